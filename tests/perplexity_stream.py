@@ -8,10 +8,11 @@ from itertools import islice
 import numpy as np
 
 from elmore.elmo import Elmo
+from elmore.embedding.inputs import sentences_of
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.perplexity import Perplexity, no_predictions, tally
-from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
+from elmore.language_model.predictions import Ids, LanguageModel, Logs
 from elmore.text.batching import Batch
 
 __all__ = ["perplexity_stream"]
@@ -41,7 +42,7 @@ def perplexity_stream(
         raise ConfigError(f"batch_size={batch_size}; use 1 or more")
     model = LanguageModel(elmo)
     begin, end = model.markers
-    marked = ((begin, *s.tokens, end) for s in read_sentences(elmo, sentences, tokenized))
+    marked = ((begin, *s.tokens, end) for s in sentences_of(sentences, tokenized, elmo.tokenize))
     steps = _fill_rows(marked, batch_size)
     states = [model.engine.zero_state(batch_size) for _ in elmo.config.directions]
     total = no_predictions(model)

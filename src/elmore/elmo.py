@@ -8,26 +8,21 @@ import hashlib
 import importlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 
-from elmore.base.messages import Progress, ProgressOption, progress_of, shown, size_of
+from elmore.base.messages import ProgressOption, progress_of, shown, size_of
 from elmore.base.optional import require
 from elmore.compute.softmax import LogSoftmax
 from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine
-from elmore.embedding.inputs import (
-    check_text,
-    is_one_sentence,
-    sentences_from_texts,
-    sentences_from_tokens,
-)
+from elmore.embedding.inputs import as_list, kind_of, sentences_of
 from elmore.embedding.load import ModelPath, absolute, read_checkpoint
 from elmore.embedding.results import (
     Array,
@@ -37,24 +32,22 @@ from elmore.embedding.results import (
     SentenceLayers,
     all_layers,
     cosine,
-    layer_weights,
     unit,
     value_shape,
 )
-from elmore.embedding.sif import known_whitening
-from elmore.embedding.stateful import Stream
+from elmore.embedding.stateful import Stream, burn_in
 from elmore.embedding.stream import embed_stream, finish_of
-from elmore.embedding.warm_start import burn_in
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import (
     Compute,
     ComputeOptions,
-    EmbedOptions,
     Fetch,
     Output,
     StreamOptions,
+    TextOptions,
+    TokenOptions,
 )
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.text.segmenter import sendable, split_function
@@ -102,8 +95,8 @@ class Elmo:
             self._engine.start_state = checkpoint.start_state or burn_in(self._engine)
         self._warned_of_tokenizer = chosen is not None
         self._warned_of_words = False
-        self._model: str | tuple[str, ...] | None = None  # what `load` was asked for
-        self._fetch = Fetch()
+        self.source: str | tuple[str, ...] | None = None  # what `load` was asked for
+        self._fetch: dict[str, Any] = {}
 
     @classmethod
     def load(
@@ -139,17 +132,9 @@ class Elmo:
             32
         """
         fetch = Fetch(token=token, revision=revision, cache_dir=cache_dir, progress=progress)
-        return cls._loaded(model, fetch, **options)
-
-    @classmethod
-    def _loaded(
-        cls, model: ModelPath | None, fetch: Fetch, **options: Unpack[ComputeOptions]
-    ) -> Elmo:
-        checkpoint = read_checkpoint(bundled_model() if model is None else model, fetch)
-        elmo = cls(checkpoint, **options)
-        elmo._model = BUNDLED if model is None else absolute(model)
-        # For a pickle, which must hold no secret.
-        elmo._fetch = dataclasses.replace(fetch, token=None, progress=None)
+        elmo = cls(read_checkpoint(bundled_model() if model is None else model, fetch), **options)
+        elmo.source = BUNDLED if model is None else absolute(model)
+        elmo._fetch = {"revision": revision, "cache_dir": cache_dir}  # a pickle holds no secret
         return elmo
 
     @property
@@ -223,7 +208,8 @@ class Elmo:
             >>> elmo.tokenize("It fell.").tokens
             ('It', 'fell', '.')
         """
-        check_text(text)
+        if not isinstance(text, str):
+            raise ConfigError(f"got {kind_of(text)} where a text belongs; pass a string")
         if not self._warned_of_tokenizer:
             self._warned_of_tokenizer = True
             self._checkpoint.warn_of_tokenizer()
@@ -231,23 +217,23 @@ class Elmo:
 
     @overload
     def embed(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, texts: str, *, tokenized: Literal[False] = ..., **how: Unpack[EmbedOptions]
+        self, texts: str, *, layers: LayerChoice = ..., **how: Unpack[TextOptions]
     ) -> Array: ...
     @overload
     def embed(
-        self, texts: Sequence[str], *, tokenized: Literal[False] = ..., **how: Unpack[EmbedOptions]
+        self, texts: Sequence[str], *, layers: LayerChoice = ..., **how: Unpack[TextOptions]
     ) -> list[Array]: ...
     @overload
-    def embed(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, texts: Sequence[str], *, tokenized: Literal[True], **how: Unpack[EmbedOptions]
+    def embed(  # type: ignore[overload-overlap]
+        self, texts: Sequence[str], *, layers: LayerChoice = ..., **how: Unpack[TokenOptions]
     ) -> Array: ...
     @overload
     def embed(
         self,
         texts: Sequence[Sequence[str]],
         *,
-        tokenized: Literal[True],
-        **how: Unpack[EmbedOptions],
+        layers: LayerChoice = ...,
+        **how: Unpack[TokenOptions],
     ) -> list[Array]: ...
     def embed(
         self,
@@ -275,7 +261,7 @@ class Elmo:
             >>> elmo.embed(["Stocks", "fell", "."], tokenized=True).shape
             (3, 32)
         """
-        return self._results(texts, tokenized, self._finish(layers), **how)
+        return self._results(texts, tokenized, self._finish(Output(layers=layers)), **how)
 
     def encode(
         self,
@@ -306,31 +292,22 @@ class Elmo:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
             (2, 32)
         """
-        vectors = self._results(texts, tokenized, self._finish(layers, pool), **how)
+        output = Output(layers=layers, pool=pool)
+        vectors = self._results(texts, tokenized, self._finish(output), **how)
         if isinstance(vectors, list):
-            shape = value_shape(self.config, Output(pool=pool))
-            vectors = np.stack(vectors) if vectors else np.zeros((0, shape[0] or 0), np.float32)
+            shape = value_shape(self.config, output)
+            vectors = np.array(vectors, np.float32).reshape(len(vectors), *shape)
         return unit(vectors) if normalize else vectors
 
     @overload
-    def layers(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, texts: str, *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
-    ) -> SentenceLayers: ...
+    def layers(self, texts: str, **how: Unpack[TextOptions]) -> SentenceLayers: ...  # type: ignore[overload-overlap]
+    @overload
+    def layers(self, texts: Sequence[str], **how: Unpack[TextOptions]) -> list[SentenceLayers]: ...
+    @overload
+    def layers(self, texts: Sequence[str], **how: Unpack[TokenOptions]) -> SentenceLayers: ...  # type: ignore[overload-overlap]
     @overload
     def layers(
-        self, texts: Sequence[str], *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
-    ) -> list[SentenceLayers]: ...
-    @overload
-    def layers(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, texts: Sequence[str], *, tokenized: Literal[True], **how: Unpack[StreamOptions]
-    ) -> SentenceLayers: ...
-    @overload
-    def layers(
-        self,
-        texts: Sequence[Sequence[str]],
-        *,
-        tokenized: Literal[True],
-        **how: Unpack[StreamOptions],
+        self, texts: Sequence[Sequence[str]], **how: Unpack[TokenOptions]
     ) -> list[SentenceLayers]: ...
     def layers(
         self,
@@ -392,12 +369,13 @@ class Elmo:
             >>> [s.tokens for s in elmo.pipe(["It fell.", "Yes."], layers="all")]
             [('It', 'fell', '.'), ('Yes', '.')]
         """
-        sentences = self._sentences(texts, tokenized)
-        if isinstance(layers, str) and layers == "all":
-            if pool is not None:
-                raise ConfigError(f"pool={pool!r} needs one vector per token; choose other layers")
-            return self._stream(sentences, all_layers, size_of(texts), **how)
-        return self._stream(sentences, self._finish(layers, pool), size_of(texts), **how)
+        sentences = sentences_of(texts, tokenized, self.tokenize)
+        output = Output(layers=layers, pool=pool)
+        if not output.all_layers:
+            return self._stream(sentences, self._finish(output), size_of(texts), **how)
+        if pool is not None:
+            raise ConfigError(f"pool={pool!r} needs one vector per token; choose other layers")
+        return self._stream(sentences, all_layers, size_of(texts), **how)
 
     def stateful(self) -> Stream:
         """Make an object that carries state from batch to batch, as the published programs do.
@@ -412,24 +390,14 @@ class Elmo:
         return Stream(self._engine, self.tokenize)
 
     @overload
-    def senses(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, texts: str, *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
-    ) -> SenseVectors: ...
+    def senses(self, texts: str, **how: Unpack[TextOptions]) -> SenseVectors: ...  # type: ignore[overload-overlap]
+    @overload
+    def senses(self, texts: Sequence[str], **how: Unpack[TextOptions]) -> list[SenseVectors]: ...
+    @overload
+    def senses(self, texts: Sequence[str], **how: Unpack[TokenOptions]) -> SenseVectors: ...  # type: ignore[overload-overlap]
     @overload
     def senses(
-        self, texts: Sequence[str], *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
-    ) -> list[SenseVectors]: ...
-    @overload
-    def senses(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, texts: Sequence[str], *, tokenized: Literal[True], **how: Unpack[StreamOptions]
-    ) -> SenseVectors: ...
-    @overload
-    def senses(
-        self,
-        texts: Sequence[Sequence[str]],
-        *,
-        tokenized: Literal[True],
-        **how: Unpack[StreamOptions],
+        self, texts: Sequence[Sequence[str]], **how: Unpack[TokenOptions]
     ) -> list[SenseVectors]: ...
     def senses(
         self,
@@ -451,8 +419,8 @@ class Elmo:
             >>> found.dense().shape
             (9, 192)
         """
-        given, single = self._listed(texts, tokenized)
-        sentences = list(self._sentences(given, tokenized))
+        given, single = as_list(texts, tokenized)
+        sentences = list(sentences_of(given, tokenized, self.tokenize))
         positions = ((sentence, range(len(sentence))) for sentence in sentences)
         budget = self._engine.batch_tokens if batch_tokens is None else batch_tokens
         result = []
@@ -645,34 +613,21 @@ class Elmo:
         """
         # A warm start took a moment to compute, and a later load would otherwise repeat it.
         # So did the whitening of pool="sif", if somebody asked for it.
-        engine = self._engine
         checkpoint = dataclasses.replace(
             self._checkpoint,
-            start_state=engine.start_state or self._checkpoint.start_state,
-            whitening=known_whitening(engine),
+            start_state=self._engine.start_state or self._checkpoint.start_state,
+            whitening=self._engine.whitening,
         )
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
-    def push_to_hub(
-        self,
-        repository: str,
-        *,
-        token: str | None = None,
-        revision: str | None = None,
-        private: bool | None = None,
-        card: str | None = None,
-        message: str = "Upload a model of elmore",
-    ) -> str:
-        """Upload the model to the Hugging Face hub; arguments as in `elmore.integrations`.
+    def push_to_hub(self, repository: str, **options: Any) -> str:
+        """Upload the model to the Hugging Face hub.
 
         Args:
             repository: `owner/name`; created if missing.
-            token: your access token; by default that of `hf auth login` or HF_TOKEN.
-            revision: the branch, created if missing; the main one by default.
-            private: whether a new repository is; the hub decides by default.
-            card: its README.md; made from the model by default.
-            message: of the commit.
+            **options: token, revision, private, card and message, as in
+                `elmore.integrations.huggingface.push_to_hub`.
 
         Returns:
             the address of the commit.
@@ -685,30 +640,7 @@ class Elmo:
         """
         # By its name: nothing below an interface such as this one knows it.
         hub = importlib.import_module("elmore.integrations.huggingface")
-        return str(
-            hub.push_to_hub(
-                self,
-                repository,
-                token=token,
-                revision=revision,
-                private=private,
-                card=card,
-                message=message,
-            )
-        )
-
-    def _listed(self, texts: object, tokenized: bool) -> tuple[Sequence[Sequence[str]], bool]:
-        """What a caller passed as a list of sentences, and whether it was a single one."""
-        single = is_one_sentence(texts) if tokenized else isinstance(texts, str)
-        # What is not a list of sentences is refused when it is read.
-        return cast("Sequence[Sequence[str]]", [texts] if single else texts), single
-
-    def _sentences(
-        self, texts: Iterable[Sequence[str] | Sentence], tokenized: bool
-    ) -> Iterator[Sentence]:
-        if tokenized:
-            return sentences_from_tokens(texts)
-        return sentences_from_texts(cast("Iterable[str | Sentence]", texts), self.tokenize)
+        return str(hub.push_to_hub(self, repository, **options))
 
     def _results(
         self,
@@ -720,28 +652,22 @@ class Elmo:
         progress: ProgressOption = None,
     ) -> Result | list[Result]:
         """One result for one sentence, a list of them for a list."""
-        given, single = self._listed(texts, tokenized)
+        given, single = as_list(texts, tokenized)
         if single and progress is None:
             progress = False  # it is over before anybody looks
-        lengths: list[int] = []
-
-        def counted() -> Iterator[Sentence]:
-            for sentence in self._sentences(given, tokenized):
-                lengths.append(len(sentence))
-                yield sentence
-
+        sentences = list(sentences_of(given, tokenized, self.tokenize))
         results = list(
             self._stream(
-                counted(), finish, size_of(given), batch_tokens=batch_tokens, progress=progress
+                sentences, finish, len(sentences), batch_tokens=batch_tokens, progress=progress
             )
         )
         if single:
             return results[0]
-        words = not tokenized and len(lengths) > 1 and set(lengths) == {1}
+        words = not tokenized and len(results) > 1 and all(len(s) == 1 for s in sentences)
         if words and not self._warned_of_words and all(isinstance(text, str) for text in given):
             self._warned_of_words = True
             warnings.warn(
-                f"got {len(lengths)} sentences of one token each; if they are the tokens of one "
+                f"got {len(results)} sentences of one token each; if they are the tokens of one "
                 "sentence, pass tokenized=True",
                 stacklevel=3,
             )
@@ -757,18 +683,23 @@ class Elmo:
         progress: ProgressOption = None,
     ) -> Iterator[Result]:
         report = progress_of(progress, unit="sentences", total=total)
-        found = embed_stream(
-            self._engine, sentences, finish, batch_tokens=batch_tokens, progress=report
-        )
-        return _closing(report, found)
 
-    def _finish(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
-        if isinstance(layers, str) and pool != "sif":
-            layer_weights(layers, self.n_layers)  # refuses "all", as `layers` is for that
-        return finish_of(self._engine, layers, pool)
+        def results() -> Iterator[Result]:
+            with closing(report):
+                for _, result in embed_stream(
+                    self._engine, sentences, finish, batch_tokens=batch_tokens, progress=report
+                ):
+                    yield result
+
+        return results()
+
+    def _finish(self, output: Output) -> Finish[Array]:
+        if output.all_layers:
+            raise ConfigError(f"layers='all'; use `layers`, or one of {self.n_layers} layers")
+        return finish_of(self._engine, output)
 
     def __repr__(self) -> str:
-        name = BUNDLED if self._model == BUNDLED else self._checkpoint.origin  # not a long path
+        name = BUNDLED if self.source == BUNDLED else self._checkpoint.origin  # not a long path
         return f"Elmo({name!r}, dim={self.dim}, n_layers={self.n_layers})"
 
     def __deepcopy__(self, memo: object) -> Elmo:
@@ -777,27 +708,15 @@ class Elmo:
     def __copy__(self) -> Elmo:
         return self
 
-    def __reduce__(
-        self,
-    ) -> tuple[Callable[..., Elmo], tuple[ModelPath, ComputeOptions, Fetch]]:
-        if self._model is None:
+    def __reduce__(self) -> tuple[partial[Elmo], tuple[()]]:
+        """A pickle names the model and does not contain it."""
+        if self.source is None:
             raise ConfigError(
                 "this Elmo was not loaded from files, so it cannot be pickled; save it, and pickle "
                 "Elmo.load(path)"
             )
         options = self._engine.compute.options()
         options["tokenizer"] = sendable(options["tokenizer"])
-        return _load_again, (self._model, options, self._fetch)
-
-
-def _closing(report: Progress, found: Iterator[tuple[Sentence, Result]]) -> Iterator[Result]:
-    """The results of a stream; the report ends with it."""
-    with closing(report):
-        for _, result in found:
-            yield result
-
-
-def _load_again(model: ModelPath, options: ComputeOptions, fetch: Fetch | None = None) -> Elmo:
-    """Undo a pickle, which names the model and does not contain it."""
-    # Not by the name alone: a folder called "english" may be where the pickle is read.
-    return Elmo._loaded(None if model == BUNDLED else model, fetch or Fetch(), **options)
+        # Not by the name alone: a folder called "english" may be where the pickle is read.
+        model = None if self.source == BUNDLED else self.source
+        return partial(Elmo.load, model, **self._fetch, **options), ()

@@ -10,7 +10,7 @@ import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, Literal, Required, TypedDict, cast, get_args
 
 from elmore.base.messages import ProgressOption
 from elmore.config import ComputePrecision
@@ -20,7 +20,6 @@ __all__ = [
     "BATCH_TOKENS",
     "Compute",
     "ComputeOptions",
-    "EmbedOptions",
     "Fetch",
     "LayerChoice",
     "Output",
@@ -29,8 +28,9 @@ __all__ = [
     "Start",
     "StoredType",
     "StreamOptions",
+    "TextOptions",
+    "TokenOptions",
     "check_counts",
-    "check_pooling",
 ]
 
 # "mean", "top", the number of a layer, or one weight per layer.
@@ -69,10 +69,16 @@ class StreamOptions(TypedDict, total=False):
     progress: ProgressOption
 
 
-class EmbedOptions(StreamOptions, total=False):
-    """Which layers besides: keywords of `Elmo.embed`."""
+class TextOptions(StreamOptions, total=False):
+    """Keywords of methods that are given texts."""
 
-    layers: LayerChoice
+    tokenized: Literal[False]
+
+
+class TokenOptions(StreamOptions, total=False):
+    """Keywords of methods that are given tokens."""
+
+    tokenized: Required[Literal[True]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,20 +162,14 @@ class Output:
     def __post_init__(self) -> None:
         if self.dtype not in get_args(StoredType):
             raise ConfigError(f"dtype={self.dtype!r}; use {' or '.join(get_args(StoredType))}")
-        if self.pool is not None:
-            check_pooling(self.pool)
+        if self.pool is not None and self.pool not in get_args(Pooling):
+            raise ConfigError(f"pool={self.pool!r}; use one of {', '.join(get_args(Pooling))}")
 
     @property
     def all_layers(self) -> bool:
         """Whether every layer comes out, not a mix of them."""
         # Weights may be a numpy array, which == compares element by element.
         return isinstance(self.layers, str) and self.layers == "all"
-
-
-def check_pooling(kind: str) -> None:
-    """Refuse a name that is not a pooling."""
-    if kind not in get_args(Pooling):
-        raise ConfigError(f"pool={kind!r}; use one of {', '.join(get_args(Pooling))}")
 
 
 def check_counts(options: object, *names: str) -> None:

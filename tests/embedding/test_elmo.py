@@ -255,7 +255,7 @@ def test_what_a_model_says_of_itself(tiny_elmo: Elmo) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": "tpu9"}, "device='tpu9'"),
+        ({"device": "tpu9"}, "device='tpu9' cannot be used"),
         ({"device": "cuda"}, "use device='cpu'"),
         ({"precision": "int4"}, "precision='int4'; use one of float32"),
         ({"threads": 0}, "threads=0"),

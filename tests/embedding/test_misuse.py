@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo
-from elmore.embedding.inputs import sentences_from_texts
+from elmore.embedding.inputs import sentences_of
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.language_model.likely_words import next_words
@@ -88,7 +88,7 @@ class Table:
         ({"She fell", "It rose"}, "got a set where"),
         ({"a": 1}.keys(), "got a dict_keys where"),
         (Table(), r"got a table where sentences belong; pass one column, such as df\['text'\]"),
-        ([None], "item 0 is a NoneType, not a string"),
+        ([None], "item 0 is None, not a string"),
         (["She fell", b"x"], "item 1 is a bytes"),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_series_and_other_lists_are_taken(tiny_elmo: Elmo) -> None:
     with pytest.raises(ConfigError, match="got a table where sentences belong"):
         tiny_elmo.encode(column.to_frame())
     lines = iter(["She fell ."])
-    assert len(list(sentences_from_texts(lines, tiny_elmo.tokenize))) == 1
+    assert len(list(sentences_of(lines, False, tiny_elmo.tokenize))) == 1
 
 
 # Pickles and copies -------------------------------------------------------------------------------

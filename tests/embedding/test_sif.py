@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 
 from elmore import Elmo
 from elmore.cli.main import main
-from elmore.embedding.results import pool
 from elmore.errors import ConfigError
 from elmore.integrations.sklearn import ElmoVectorizer
 from elmore.serve.app import make_app
@@ -110,8 +109,6 @@ def test_it_is_kept_with_a_saved_model(elmo: Elmo, tmp_path: Path) -> None:
 def test_bad_calls_say_what_to_do(elmo: Elmo) -> None:
     with pytest.raises(ConfigError, match="uses the token layer; leave out layers"):
         elmo.encode("a", pool="sif", layers="top")
-    with pytest.raises(ConfigError, match="does not pool the vectors of tokens alone"):
-        pool(np.ones((3, 4), np.float32), "sif")
     without = Elmo(dataclasses.replace(elmo.checkpoint, vocabulary=None))
     with pytest.raises(ConfigError, match="needs the model's vocabulary"):
         without.encode("a", pool="sif")

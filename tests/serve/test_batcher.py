@@ -13,7 +13,9 @@ import pytest
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.embedding.results import all_layers, choose_finish
+from elmore.embedding.results import all_layers
+from elmore.embedding.stream import finish_of
+from elmore.options import Output
 from elmore.serve import batcher as batching
 from elmore.serve.batcher import Batcher, Item, likely, scores, vectors
 from elmore.serve.bodies import ServiceError
@@ -84,7 +86,7 @@ async def settled(batcher: Batcher, requests: int) -> None:
 
 def test_each_of_many_clients_gets_its_own(lm: Elmo) -> None:
     watched = Watched()
-    finish = choose_finish("mean", None, lm.n_layers)
+    finish = finish_of(lm.engine, Output())
 
     async def work(batcher: Batcher) -> list[list[Any]]:
         async def client(k: int) -> list[Any]:
@@ -105,12 +107,17 @@ def test_each_of_many_clients_gets_its_own(lm: Elmo) -> None:
 
 
 def test_each_sentence_is_finished_in_its_own_way(lm: Elmo) -> None:
-    choices: list[tuple[Any, Any]] = [("mean", None), (0, "max"), ("all", None), ("top", "mean")]
+    choices = [
+        Output(),
+        Output(layers=0, pool="max"),
+        Output(layers="all"),
+        Output(layers="top", pool="mean"),
+    ]
 
     async def work(batcher: Batcher) -> Any:
         return await asyncio.gather(
             *(
-                batcher.run([Item(vectors, sentence(8), choose_finish(*choice, lm.n_layers))])
+                batcher.run([Item(vectors, sentence(8), finish_of(lm.engine, choice))])
                 for choice in choices
             )
         )

@@ -118,7 +118,7 @@ def _write(
         certificate = dict(checkpoint.notes[CERTIFICATE])
     if start == "warm":
         from elmore.embedding.engine import Engine
-        from elmore.embedding.warm_start import burn_in
+        from elmore.embedding.stateful import burn_in
 
         warm = checkpoint.start_state or burn_in(Engine(checkpoint))
         checkpoint = dataclasses.replace(checkpoint, start_state=warm)

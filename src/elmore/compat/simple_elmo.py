@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from elmore.compat import add_modules
 from elmore.elmo import Elmo
-from elmore.embedding.results import SentenceLayers, pool, unit_length
+from elmore.embedding.results import SentenceLayers, pool
 from elmore.errors import ConfigError
 from elmore.language_model.likely_words import next_words, previous_words
 
@@ -115,7 +115,7 @@ class ElmoModel:
             sentence. simple_elmo counted padding as tokens.
         """
         rows = self._rows(texts, warmup, layers)
-        vectors = [unit_length(pool(row, "mean")) for row in rows]
+        vectors = [_unit_length(pool(row, "mean")) for row in rows]
         return np.stack(vectors) if vectors else np.zeros((0, *self._shape(layers)), np.float32)
 
     def get_elmo_substitutes(
@@ -193,3 +193,9 @@ def _chosen(row: SentenceLayers, layers: Layers) -> Array:
 
 def _tokens(sentence: str | Sequence[str]) -> list[str]:
     return sentence.split() if isinstance(sentence, str) else list(sentence)
+
+
+def _unit_length(vectors: Array) -> Array:
+    """Scale an array to a Euclidean norm of 1 over all its numbers; zeros stay zeros."""
+    length = np.linalg.norm(vectors)
+    return np.asarray(vectors / length if length > 0 else vectors, np.float32)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from elmore.config import Precision
 from elmore.embedding.engine import Engine
-from elmore.embedding.warm_start import burn_in_text
+from elmore.embedding.stateful import burn_in_text
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Compute
 

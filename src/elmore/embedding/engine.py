@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.base.optional import require
 from elmore.compute.native import native
 from elmore.compute.network import BiLmArrays, LstmState, Network, in_turn
 from elmore.compute.workers import Workers, one_blas_thread
-from elmore.config import BiLmConfig, Precision, count_parameters
-from elmore.embedding.device import choose_precision, find_device
+from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
 from elmore.embedding.torch_network import BiLmTensors, build_bilm
 from elmore.embedding.word_cache import WordCache
-from elmore.errors import InputError
+from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint, StartState
 from elmore.options import BATCH_TOKENS, Compute
 from elmore.text.batching import Batch, TokenIndexer
@@ -26,7 +26,7 @@ from elmore.text.batching import Batch, TokenIndexer
 if TYPE_CHECKING:
     from elmore.nn.bilm import BiLm
 
-__all__ = ["MAX_TOKENS", "Engine"]
+__all__ = ["MAX_TOKENS", "Engine", "find_device"]
 
 # Seconds of work below which a thread does everything itself, and how many multiplications of few
 # rows a thread does per second (benchmarks/embed.py). Handing work over costs about 0.1 ms, and
@@ -61,7 +61,7 @@ class Engine:
             checkpoint.vocabulary if config.tokens.n_words else None,
         )
         self.checkpoint = checkpoint
-        self.precision = choose_precision(compute.precision, checkpoint, self.device)
+        self.precision = _choose_precision(compute.precision, checkpoint, self.device)
         self.batch_tokens = compute.batch_tokens or BATCH_TOKENS
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
@@ -82,6 +82,7 @@ class Engine:
                 self._bilm = network.bilm
         self.cache = WordCache(config.lstm.projection_dim)
         self.start_state: StartState | None = None  # the state before each sentence; None for zeros
+        self.whitening = checkpoint.whitening  # of `Sif`; made when it is first used
 
     @property
     def bilm(self) -> BiLm:
@@ -209,6 +210,44 @@ class Engine:
         """Whether so many multiplications are worth waking other threads."""
         busy = self.on_cpu and self.workers.count > 1
         return busy and products > _HAND_OVER * _RATES[self.precision]
+
+
+def find_device(name: str) -> str:
+    """Check that a device can be used, or say why not; "cpu" needs no torch.
+
+    Returns:
+        its full name.
+    """
+    if name == "cpu":
+        return name
+    torch = require("torch", "torch", f"device={name!r}")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, NotImplementedError, AssertionError):
+        raise ConfigError(
+            f"device={name!r} cannot be used here; use device='cpu', or cuda, cuda:0 or mps where "
+            "torch finds one"
+        ) from None
+    return str(device)
+
+
+def _choose_precision(
+    wanted: ComputePrecision | None, checkpoint: Checkpoint, device: str
+) -> ComputePrecision:
+    """The precision to compute in: the one that is asked for, or that of the model's files."""
+    joint = checkpoint.config.lstm.mixed  # both directions are computed together
+    if wanted is None:
+        return checkpoint.precision if device == "cpu" and not joint else "float32"
+    if wanted == "int8" and device != "cpu":
+        raise ConfigError(f"precision='int8' needs device='cpu'; use float16 on {device}")
+    if wanted == "bfloat16" and device == "cpu":
+        raise ConfigError("precision='bfloat16' needs a GPU; use float16 on the CPU")
+    if wanted != "float32" and joint:
+        raise ConfigError(
+            f"precision={wanted!r} is not for an LSTM that mixes its directions; use 'float32'"
+        )
+    return wanted
 
 
 def _lstm_products(config: BiLmConfig) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -11,25 +11,13 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
-__all__ = [
-    "check_listed",
-    "check_text",
-    "is_one_sentence",
-    "sentence_from_tokens",
-    "sentences_from_texts",
-    "sentences_from_tokens",
-]
+__all__ = ["as_list", "check_listed", "kind_of", "sentence_from_tokens", "sentences_of"]
 
 _FOR_TEXT = "leave out tokenized=True"
 
 
-def check_text(text: object) -> None:
-    """Refuse what is not a string."""
-    if not isinstance(text, str):
-        raise ConfigError(f"got {_kind(text)} where a text belongs; pass a string")
-
-
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What a value is, for messages: "an int"."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
@@ -40,68 +28,55 @@ def check_listed(items: Any, what: str) -> None:
         raise ConfigError(f"got a table where {what} belong; pass one column, such as df['text']")
     unordered = isinstance(items, bytes | Mapping | Set)
     if unordered or not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
-        raise ConfigError(f"got {_kind(items)} where {what} belong; pass a list")
+        raise ConfigError(f"got {kind_of(items)} where {what} belong; pass a list")
 
 
-def is_one_sentence(sentences: Any) -> TypeGuard[Sequence[str]]:
-    """Whether it is the tokens of one sentence, not a list of such lists.
+def as_list(texts: Any, tokenized: bool) -> tuple[Any, bool]:
+    """What a caller passed as a list of sentences, and whether it was a single one.
 
     Raises:
         ConfigError: texts rather than tokens.
     """
-    if isinstance(sentences, str) or not isinstance(sentences, Sequence | np.ndarray):
-        return False
-    if not len(sentences) or not all(isinstance(token, str) for token in sentences):
-        return False
-    for token in sentences:
+    if not tokenized:
+        single = isinstance(texts, str)
+        return [texts] if single else texts, single
+    listed = isinstance(texts, Sequence | np.ndarray) and not isinstance(texts, str)
+    if not listed or not len(texts) or not all(isinstance(token, str) for token in texts):
+        return texts, False
+    for token in texts:
         if any(c.isspace() for c in token):
             raise ConfigError(
                 f"got the token {shown(repr(token), 60)} with a space; {_FOR_TEXT} for text, or "
                 "pass a list of token lists"
             )
-    return True
+    return [texts], True
 
 
-def sentences_from_texts(
-    texts: Iterable[str | Sentence], tokenize: Callable[[str], Sentence]
+def sentences_of(
+    items: Iterable[Any], tokenized: bool, tokenize: Callable[[str], Sentence]
 ) -> Iterator[Sentence]:
-    """Tokenize texts; sentences are passed on.
-
-    Args:
-        texts: what a caller passed.
-        tokenize: splits one.
+    """Turn texts, or lists of tokens if `tokenized`, into sentences; sentences are passed on.
 
     Raises:
-        ConfigError: one string for all, or an item that is not a string.
+        ConfigError: one string for all, or an item of another kind.
     """
-    if isinstance(texts, str):
-        raise ConfigError("got one string where a list of sentences belongs; pass [text]")
-    check_listed(texts, "sentences")
-    for k, text in enumerate(texts):
-        if isinstance(text, Sentence):
-            yield text
-        elif isinstance(text, str):
-            yield tokenize(text)
-        else:
-            raise ConfigError(
-                f"item {k} is a {type(text).__name__}, not a string; for lists of tokens pass "
-                "tokenized=True"
-            )
-
-
-def sentences_from_tokens(sentences: Iterable[Iterable[str] | Sentence]) -> Iterator[Sentence]:
-    """Take lists of tokens as they are; sentences are passed on.
-
-    Raises:
-        ConfigError: a string where a list belongs, or a token that is not a string.
-    """
-    if isinstance(sentences, str):
+    if isinstance(items, str):
         raise ConfigError(
             f"got a string where lists of tokens belong; {_FOR_TEXT} for text, or pass [tokens]"
+            if tokenized
+            else "got one string where a list of sentences belongs; pass [text]"
         )
-    check_listed(sentences, "lists of tokens")
-    for k, tokens in enumerate(sentences):
-        yield sentence_from_tokens(tokens, f"sentence {k}")
+    check_listed(items, "lists of tokens" if tokenized else "sentences")
+    for k, item in enumerate(items):
+        if tokenized or isinstance(item, Sentence):
+            yield sentence_from_tokens(item, f"sentence {k}")
+        elif isinstance(item, str):
+            yield tokenize(item)
+        else:
+            raise ConfigError(
+                f"item {k} is {kind_of(item)}, not a string; for lists of tokens pass "
+                "tokenized=True"
+            )
 
 
 def sentence_from_tokens(

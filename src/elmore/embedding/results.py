@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, ElmoreError
-from elmore.options import LayerChoice, Output, Pooling, check_pooling
+from elmore.options import LayerChoice, Output, Pooling
 from elmore.text.sentence import Sentence
 
 __all__ = [
@@ -23,20 +24,25 @@ __all__ = [
     "Pooling",
     "SentenceLayers",
     "all_layers",
-    "check_sif",
-    "choose_finish",
     "cosine",
     "finite",
     "layer_weights",
+    "mix_layers",
     "pool",
     "unit",
-    "unit_length",
     "value_shape",
 ]
 
 Array = NDArray[np.float32]
-Result = TypeVar("Result", covariant=True)
+Result = TypeVar("Result")
 Floats = TypeVar("Floats", bound=NDArray[np.floating])
+# Makes the result of a sentence from its tokens and its layers, (layers, time, dim). These are a
+# view of a batch, so copy what is kept.
+Finish = Callable[[Sentence, Array], Result]
+# What a notebook shows: a map of more tokens would not fit into a cell.
+_MAX_TOKENS = 30
+_PIXELS = 14
+_NEGATIVE, _POSITIVE = np.array([217, 95, 2]), np.array([8, 69, 148])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -60,17 +66,41 @@ class SentenceLayers:
         # Not the numbers: a sentence has thousands of them.
         return f"SentenceLayers({reprlib.repr(self.tokens)}, values={self.values.shape})"
 
-    def _repr_html_(self) -> str:
-        from elmore.embedding.pictures import layers_html
-
-        return layers_html(self)
-
     def mix(self, layers: LayerChoice = "mean") -> Array:
         """One vector per token, (time, dim), as `Elmo.embed` gives it."""
         weights = layer_weights(layers, self.values.shape[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            vectors = np.asarray(np.einsum("l,ltd->td", weights, self.values))
+            vectors = mix_layers(self.values, weights)
         return finite(self.tokens, vectors)
+
+    def _repr_html_(self) -> str:
+        """One map per layer with the cosine of every two tokens; the scale is fixed, -1 to 1."""
+        n_layers, n_tokens, dim = self.values.shape
+        some = min(n_tokens, _MAX_TOKENS)
+        # Tokens may come from anyone's files: nothing is left unescaped.
+        names = [f"{html.escape(token)}<br>" for token in self.tokens[:some]]
+        heads = "".join(f"<th>layer {k}</th>" for k in range(n_layers))
+        maps = "".join(f"<td>{_map(values)}</td>" for values in self.values[:, :some])
+        more = f"; the first {some} tokens are shown" if some < n_tokens else ""
+        return (
+            f"<p>{n_layers} layers, {n_tokens} tokens, {dim} dimensions. "
+            f"Cosine of every two tokens: blue is 1, white 0, orange -1{more}.</p>"
+            f"<table><tr><th></th>{heads}</tr>"
+            f'<tr><td style="line-height:{_PIXELS}px">{"".join(names)}</td>{maps}</tr></table>'
+        )
+
+
+def _map(vectors: Array) -> str:
+    """A square of colours, one for the cosine of every two vectors."""
+    cosines = np.asarray(cosine(vectors, vectors)).clip(-1, 1)[..., None]
+    ends = np.where(cosines < 0, _NEGATIVE, _POSITIVE)
+    colours = np.round(255 + np.abs(cosines) * (ends - 255)).astype(int)
+    rows = "".join(
+        f"<tr>{''.join(f'<td bgcolor=#{r:02x}{g:02x}{b:02x}>' for r, g, b in row)}"
+        for row in colours.tolist()
+    )
+    size = _PIXELS * len(vectors)
+    return f'<table style="border-spacing:0;width:{size}px;height:{size}px">{rows}</table>'
 
 
 # --------------------------------------------------------------------------- layers
@@ -109,6 +139,18 @@ def layer_weights(layers: LayerChoice, n_layers: int) -> Array:
     return weights
 
 
+def mix_layers(values: Array, weights: Array) -> Array:
+    """The weighted sum of layers, (layers, time, dim) -> (time, dim)."""
+    used = np.flatnonzero(weights)
+    if not len(used):
+        return np.zeros(values.shape[1:], np.float32)
+    # Layer by layer, so that the order of the sum never depends on the rest of the batch.
+    result: Array = values[used[0]] * weights[used[0]]
+    for layer in used[1:]:
+        result += values[layer] * weights[layer]
+    return result
+
+
 def value_shape(config: BiLmConfig, output: Output) -> tuple[int | None, ...]:
     """The shape of a sentence's values, with None for the number of tokens.
 
@@ -116,20 +158,17 @@ def value_shape(config: BiLmConfig, output: Output) -> tuple[int | None, ...]:
         ConfigError: the model does not have these layers.
     """
     if output.pool == "sif":
-        check_sif(output.layers)
+        if not (isinstance(output.layers, str) and output.layers == "mean"):  # the default
+            raise ConfigError('pool="sif" uses the token layer; leave out layers')
         return (config.lstm.projection_dim,)
-    choose_finish(output.layers, output.pool, config.n_layers)  # refuses layers that are not there
     shape: tuple[int | None, ...] = (config.dim,) if output.pool else (None, config.dim)
-    return (config.n_layers, *shape) if output.all_layers else shape
+    if output.all_layers:
+        return (config.n_layers, *shape)
+    layer_weights(cast(LayerChoice, output.layers), config.n_layers)
+    return shape
 
 
 # --------------------------------------------------------------------------- pooling
-
-
-def check_sif(layers: LayerChoice | Literal["all"]) -> None:
-    """Refuse a choice of layers with `pool="sif"`, which has its own; "mean" is the default."""
-    if not (isinstance(layers, str) and layers == "mean"):
-        raise ConfigError('pool="sif" uses the token layer; leave out layers')
 
 
 def pool(vectors: Array, how: Pooling) -> Array:
@@ -152,16 +191,8 @@ def pool(vectors: Array, how: Pooling) -> Array:
         # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
         total = vectors.sum(axis=-2, dtype=np.float64)
         return np.asarray(total / vectors.shape[-2], np.float32)
-    if how != "max":
-        raise ConfigError(f"pool={how!r} does not pool the vectors of tokens alone; use encode")
     largest: Array = vectors.max(axis=-2)
     return largest
-
-
-def unit_length(vectors: Array) -> Array:
-    """Scale an array to a Euclidean norm of 1 over all its numbers; zeros stay zeros."""
-    length = np.linalg.norm(vectors)
-    return np.asarray(vectors / length if length > 0 else vectors, np.float32)
 
 
 def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:
@@ -203,66 +234,10 @@ def unit(vectors: Floats) -> Floats:
 # --------------------------------------------------------------------------- finishing a sentence
 
 
-class Finish(Protocol[Result]):
-    """Makes the result of a sentence from its layers."""
-
-    def __call__(self, sentence: Sentence, values: Array, /) -> Result:
-        """Finish a sentence.
-
-        Args:
-            sentence: its tokens.
-            values: its layers, (layers, time, dim): a view of a batch, so copy what is kept.
-        """
-
-
 def all_layers(sentence: Sentence, values: Array, /) -> SentenceLayers:
     """The `Finish` that keeps everything."""
     values = finite(sentence.tokens, values.copy())
     return SentenceLayers(sentence.tokens, sentence.spans, values)
-
-
-def choose_finish(
-    layers: LayerChoice | Literal["all"], pool: Pooling | None, n_layers: int
-) -> Finish[Array]:
-    """The `Finish` that mixes the layers of each token, (time, dim), and pools if asked, (dim,).
-
-    Args:
-        layers: a choice of layers; or "all" for the layers as they are, (layers, time, dim), or
-            (layers, dim) if pooled.
-        pool: how to pool the tokens, or None for one vector per token.
-        n_layers: how many layers the model has.
-    """
-    if isinstance(layers, str) and layers == "all":
-        return _finish(np.copy, pool)
-    weights = layer_weights(layers, n_layers).tolist()
-    terms = [(layer, np.float32(weight)) for layer, weight in enumerate(weights) if weight]
-
-    def mix(values: Array) -> Array:
-        if not terms:
-            return np.zeros(values.shape[1:], np.float32)
-        # Layer by layer, so that the order of the sum never depends on the rest of the batch.
-        (layer, weight), *others = terms
-        result: Array = values[layer] * weight
-        for layer, weight in others:
-            result += values[layer] * weight
-        return result
-
-    return _finish(mix, pool)
-
-
-def _finish(vectors: Callable[[Array], Array], pooling: Pooling | None) -> Finish[Array]:
-    if pooling is not None:
-        check_pooling(pooling)
-
-    def finish(sentence: Sentence, values: Array, /) -> Array:
-        # What overflows is reported once, by `finite`.
-        with np.errstate(over="ignore", invalid="ignore"):
-            result = vectors(values)
-            if pooling is not None:
-                result = pool(result, pooling)
-        return finite(sentence.tokens, result)
-
-    return finish
 
 
 def finite(tokens: Sequence[str], values: Array) -> Array:

@@ -13,10 +13,6 @@ the token layer is better than the layers above it.
 
 from __future__ import annotations
 
-import threading
-from typing import cast
-from weakref import WeakKeyDictionary
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,9 +21,8 @@ from elmore.embedding.results import Array, finite, unit
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Whitening
 from elmore.text.sentence import Sentence
-from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["N_WORDS", "Sif", "common_words", "known_whitening", "make_sif", "whitening_of"]
+__all__ = ["N_WORDS", "Sif"]
 
 # The constant a of the paper; SNLI retrieval changed by less than a point from 1e-4 to 1e-3.
 _SMOOTHING = 1e-3
@@ -35,83 +30,48 @@ _SMOOTHING = 1e-3
 N_WORDS = 10_000
 # Directions with less variance than this share of the largest are noise, and are not blown up.
 _SMALLEST = 1e-4
-# Made once for each model in memory.
-_WHITENINGS: WeakKeyDictionary[Engine, Whitening] = WeakKeyDictionary()
-_LOCK = threading.Lock()
 
 
 class Sif:
     """The `Finish` of `pool="sif"`; it takes the token layer alone.
 
-    Args:
-        vocabulary: words in the order of frequency.
-        whitening: of `whitening_of`.
+    Raises:
+        ConfigError: the model has no vocabulary, or too small a one.
     """
 
-    def __init__(self, vocabulary: Vocabulary, whitening: Whitening) -> None:
-        self._vocabulary, self._whitening = vocabulary, whitening
-        self._harmonic = float(_shares(len(vocabulary)).sum())
+    def __init__(self, engine: Engine) -> None:
+        vocabulary = engine.checkpoint.vocabulary
+        if vocabulary is None or len(vocabulary) < 4:
+            raise ConfigError(
+                "pool='sif' needs the model's vocabulary, in the order of frequency, and this "
+                "model has none; use pool='mean', or load (options, weights, vocabulary)"
+            )
+        if engine.whitening is None:  # made once for each model in memory
+            ranked = enumerate(vocabulary.words[:N_WORDS])
+            words = {rank: word for rank, word in ranked if (word[0], word[-1]) != ("<", ">")}
+            vectors = engine.token_vectors(list(words.values()))
+            engine.whitening = _whitening(vectors, np.array(list(words)))
+        self._vocabulary, self._whitening = vocabulary, engine.whitening
+        self._harmonic = float((1 / np.arange(1, len(vocabulary) + 1)).sum())
 
     def __call__(self, sentence: Sentence, values: Array, /) -> Array:
         """Pool (layers, time, dim), of which the token layer of one direction counts."""
         mean, matrix = self._whitening
         vectors = unit((values[0][:, : len(mean)] - mean) @ matrix)
-        total = self._weights(sentence.tokens) @ vectors
+        ranks = [self._rank(token) for token in sentence.tokens]
+        shares = 1 / (np.array(ranks, np.float64) + 1) / self._harmonic
+        total = (_SMOOTHING / (_SMOOTHING + shares)) @ vectors
         result = np.asarray(total / max(len(sentence), 1), np.float32)
         return finite(sentence.tokens, result)
 
-    def _weights(self, tokens: tuple[str, ...]) -> NDArray[np.float64]:
-        """The weight of each token, (n,)."""
-        ranks = [self._rank(token) for token in tokens]
-        shares = 1 / (np.array(ranks, np.float64) + 1) / self._harmonic
-        return np.asarray(_SMOOTHING / (_SMOOTHING + shares))
-
     def _rank(self, token: str) -> int:
-        for form in (token, token.lower()):
-            found = self._vocabulary.find(form)
-            if found is not None:
-                return found
-        return len(self._vocabulary)
+        found = self._vocabulary.find(token)
+        if found is None:
+            found = self._vocabulary.find(token.lower())
+        return len(self._vocabulary) if found is None else found
 
 
-def make_sif(engine: Engine) -> Sif:
-    """What makes sentence vectors of token-layer vectors, made ready on first use.
-
-    Raises:
-        ConfigError: the model has no vocabulary.
-    """
-    vocabulary = engine.checkpoint.vocabulary
-    words = common_words(vocabulary)
-    with _LOCK:
-        if engine not in _WHITENINGS:
-            stored, ranks = engine.checkpoint.whitening, np.array([rank for rank, _ in words])
-            _WHITENINGS[engine] = stored or whitening_of(
-                engine.token_vectors([word for _, word in words]), ranks
-            )
-        return Sif(cast(Vocabulary, vocabulary), _WHITENINGS[engine])
-
-
-def known_whitening(engine: Engine) -> Whitening | None:
-    """The whitening that came with a model or was made for it; None before `make_sif`."""
-    return _WHITENINGS.get(engine, engine.checkpoint.whitening)
-
-
-def common_words(vocabulary: Vocabulary | None) -> list[tuple[int, str]]:
-    """The most frequent words of a vocabulary with their ranks, markers left out.
-
-    Raises:
-        ConfigError: there is no vocabulary, or too small a one.
-    """
-    if vocabulary is None or len(vocabulary) < 4:
-        raise ConfigError(
-            "pool='sif' needs the model's vocabulary, in the order of frequency, and this model "
-            "has none; use pool='mean', or load (options, weights, vocabulary)"
-        )
-    ranked = enumerate(vocabulary.words[:N_WORDS])
-    return [(rank, word) for rank, word in ranked if not (word[0] == "<" and word[-1] == ">")]
-
-
-def whitening_of(vectors: Array, ranks: NDArray[np.int64]) -> Whitening:
+def _whitening(vectors: Array, ranks: NDArray[np.int64]) -> Whitening:
     """The mean of words, and what decorrelates them.
 
     Args:
@@ -130,7 +90,3 @@ def whitening_of(vectors: Array, ranks: NDArray[np.int64]) -> Whitening:
     return Whitening(
         np.asarray(mean, np.float32), np.asarray(directions / np.sqrt(values), np.float32)
     )
-
-
-def _shares(n_words: int) -> NDArray[np.float64]:
-    return 1 / np.arange(1, n_words + 1)

@@ -1,21 +1,24 @@
-"""The published behaviour: LSTM states that continue from one batch to the next."""
+"""LSTM states that continue from one batch to the next: the published behaviour; a warm start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.compute.network import LstmState
 from elmore.embedding.engine import Engine
-from elmore.embedding.inputs import sentences_from_texts, sentences_from_tokens
+from elmore.embedding.inputs import sentences_of
 from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
 from elmore.errors import ConfigError
+from elmore.formats.checkpoint import StartState
 from elmore.text.sentence import Sentence
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "burn_in", "burn_in_text"]
+
+_TEXT = Path(__file__).parent.parent / "data" / "burn_in.txt"
 
 
 class Stream:
@@ -42,11 +45,21 @@ class Stream:
         self, texts: Sequence[str] | Sequence[Sequence[str]], *, tokenized: bool = False
     ) -> list[SentenceLayers]:
         """All layers of one batch of texts, or of token lists if `tokenized`."""
-        if tokenized:
-            return self._run(list(sentences_from_tokens(texts)))
-        # Type checkers cannot know what `tokenized` says; what is not a text is refused.
-        lines = cast("Sequence[str]", texts)
-        return self._run(list(sentences_from_texts(lines, self._tokenize)))
+        sentences = list(sentences_of(texts, tokenized, self._tokenize))
+        if not sentences:
+            return []
+        rows = len(sentences)
+        before = self._grown(rows)
+        batch = self._engine.indexer.batch([sentence.tokens for sentence in sentences])
+        mine = LstmState(*(part[:, :, :rows] for part in before))
+        values, last = self._engine.run(batch, mine)
+        results = [
+            all_layers(sentence, values[:, row, 1 : len(sentence) + 1])
+            for row, sentence in enumerate(sentences)
+        ]
+        # Only now: if a sentence fails, every row is still where it was.
+        self._state = _joined(last, LstmState(*(part[:, :, rows:] for part in before)))
+        return results
 
     def embed(
         self,
@@ -69,31 +82,14 @@ class Stream:
                 if not 0 <= row < known:
                     raise ConfigError(f"row {row} has no state; rows are 0..{known - 1}")
             fresh = self._engine.initial_state(len(rows))
-            state = LstmState(self._state.hidden.copy(), self._state.cell.copy())
-            _put_rows(state, list(rows), fresh)
-            self._state = state
+            self._state = LstmState(*(part.copy() for part in self._state))
+            for part, new in zip(self._state, fresh, strict=True):
+                part[:, :, list(rows)] = new
 
     @property
     def state(self) -> LstmState | None:
         """Where each row is, or None before the first batch."""
         return self._state
-
-    def _run(self, sentences: list[Sentence]) -> list[SentenceLayers]:
-        if not sentences:
-            return []
-        before = self._grown(len(sentences))
-        batch = self._engine.indexer.batch([sentence.tokens for sentence in sentences])
-        rows = list(range(len(sentences)))
-        values, last = self._engine.run(batch, _some_rows(before, rows))
-        # A copy: if a sentence fails, every row is still where it was.
-        after = LstmState(before.hidden.copy(), before.cell.copy())
-        _put_rows(after, rows, last)
-        results = [
-            all_layers(sentence, values[:, row, 1 : len(sentence) + 1])
-            for row, sentence in enumerate(sentences)
-        ]
-        self._state = after
-        return results
 
     def _grown(self, count: int) -> LstmState:
         """The state of all rows, with new rows if there are fewer than `count`."""
@@ -102,17 +98,23 @@ class Stream:
         missing = count - self._state.hidden.shape[2]
         if missing <= 0:
             return self._state
-        new = self._engine.initial_state(missing)
-        return LstmState(
-            np.concatenate([self._state.hidden, new.hidden], axis=2),
-            np.concatenate([self._state.cell, new.cell], axis=2),
-        )
+        return _joined(self._state, self._engine.initial_state(missing))
 
 
-def _some_rows(state: LstmState, rows: list[int]) -> LstmState:
-    return LstmState(state.hidden[:, :, rows], state.cell[:, :, rows])
+def _joined(state: LstmState, more: LstmState) -> LstmState:
+    """The state of the rows of both."""
+    return LstmState(*(np.concatenate(both, axis=2) for both in zip(state, more, strict=True)))
 
 
-def _put_rows(state: LstmState, rows: list[int], new: LstmState) -> None:
-    state.hidden[:, :, rows] = new.hidden
-    state.cell[:, :, rows] = new.cell
+def burn_in_text() -> list[list[str]]:
+    """The token lists of a short text inside the package."""
+    lines = _TEXT.read_text(encoding="utf-8").split("\n")
+    return [line.split(" ") for line in lines if line]
+
+
+def burn_in(engine: Engine) -> StartState:
+    """Read that text with carried state, and return the state after it."""
+    state = engine.zero_state(1)
+    for tokens in burn_in_text():
+        _, state = engine.run(engine.indexer.batch([tokens]), state)
+    return StartState(state.hidden[:, :, 0].copy(), state.cell[:, :, 0].copy())

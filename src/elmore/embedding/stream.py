@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -13,10 +14,18 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
 from elmore.embedding.engine import Engine
-from elmore.embedding.results import Array, Finish, check_sif, choose_finish
-from elmore.embedding.sif import Sif, make_sif
+from elmore.embedding.results import (
+    Array,
+    Finish,
+    finite,
+    layer_weights,
+    mix_layers,
+    pool,
+    value_shape,
+)
+from elmore.embedding.sif import Sif
 from elmore.embedding.vector_files import Record
-from elmore.options import BATCH_TOKENS, LayerChoice, Output, Pooling
+from elmore.options import BATCH_TOKENS, LayerChoice, Output
 from elmore.text.batching import Batch, plan_batches
 from elmore.text.sentence import Sentence
 
@@ -69,14 +78,30 @@ def embed_stream(
         yield from zip(window, results, strict=True)
 
 
-def finish_of(
-    engine: Engine, layers: LayerChoice | Literal["all"], pool: Pooling | None
-) -> Finish[Array]:
-    """The `Finish` of a choice of layers and pooling, as `choose_finish`, with "sif" too."""
-    if pool != "sif":
-        return choose_finish(layers, pool, engine.config.n_layers)
-    check_sif(layers)
-    return make_sif(engine)
+def finish_of(engine: Engine, output: Output) -> Finish[Array]:
+    """What makes the result of a sentence: its layers mixed, (time, dim), and pooled, (dim,).
+
+    With all layers it is (layers, time, dim), or (layers, dim) if pooled.
+
+    Raises:
+        ConfigError: the model does not have these layers.
+    """
+    value_shape(engine.config, output)
+    how, weights = output.pool, None
+    if how == "sif":
+        return Sif(engine)
+    if not output.all_layers:
+        weights = layer_weights(cast(LayerChoice, output.layers), engine.config.n_layers)
+
+    def finish(sentence: Sentence, values: Array) -> Array:
+        # What overflows is reported once, by `finite`.
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = values.copy() if weights is None else mix_layers(values, weights)
+            if how is not None:
+                result = pool(result, how)
+        return finite(sentence.tokens, result)
+
+    return finish
 
 
 def embed_records(
@@ -89,12 +114,10 @@ def embed_records(
         sentences: each as text and as tokens; read ahead by one window.
         output: what comes out; numbers stay float32 until they are written.
     """
-    finish = finish_of(engine, output.layers, output.pool)
-    for window in windows(sentences, lambda item: len(item[1])):
-        plain = [sentence for _, sentence in window]
-        results = _embed_window(engine, plain, finish, engine.batch_tokens)
-        for (text, sentence), values in zip(window, results, strict=True):
-            yield Record(text, sentence.tokens, sentence.spans, values)
+    read, again = itertools.tee(sentences)
+    results = embed_stream(engine, (sentence for _, sentence in again), finish_of(engine, output))
+    for (text, _), (sentence, values) in zip(read, results, strict=True):
+        yield Record(text, sentence.tokens, sentence.spans, values)
 
 
 def windows(items: Iterable[Item], length: Callable[[Item], int]) -> Iterator[list[Item]]:
@@ -127,7 +150,8 @@ def _embed_window(
         ends = np.cumsum([len(sentence) for sentence in window])
         parts = np.split(flat, ends[:-1])
         progress.update(len(window))
-        return [finish(s, part[None]) for s, part in zip(window, parts, strict=True)]
+        pairs = zip(window, parts, strict=True)
+        return [cast(Result, finish(sentence, part[None])) for sentence, part in pairs]
     _warn_of_length(engine, max((len(sentence) for sentence in window), default=0))
     nothing = np.zeros((engine.config.n_layers, 0, engine.config.dim), np.float32)
     # An empty sentence needs no computation, whatever its markers would give.

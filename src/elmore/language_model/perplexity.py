@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
+from elmore.embedding.inputs import sentences_of
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
+from elmore.language_model.predictions import Ids, LanguageModel, Logs
 from elmore.text.batching import plan_batches
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def perplexity(
     with closing(progress_of(progress, unit="sentences", total=size_of(sentences))) as report:
         # A window at a time, sorted by length: sums do not depend on the order, and memory is
         # bounded.
-        for window in windows(read_sentences(elmo, sentences, tokenized), len):
+        for window in windows(sentences_of(sentences, tokenized, elmo.tokenize), len):
             busy = [sentence for sentence in window if len(sentence)]
             n_empty += len(window) - len(busy)
             for rows in plan_batches([len(s) for s in busy], batch_tokens=batch_tokens):

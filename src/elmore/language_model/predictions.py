@@ -8,20 +8,16 @@ not where they are read. All probabilities are those of the full softmax; logari
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.compute.softmax import log_sum
-from elmore.embedding.inputs import (
-    sentence_from_tokens,
-    sentences_from_texts,
-    sentences_from_tokens,
-)
+from elmore.embedding.inputs import sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.text.sentence import Sentence
@@ -29,7 +25,7 @@ from elmore.text.sentence import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]
+__all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence"]
 
 Array = NDArray[np.float32]
 Logs = NDArray[np.float64]
@@ -126,13 +122,6 @@ class LanguageModel:
     def log_distribution(self, hidden: Array, direction: int) -> Logs:
         """The log probability of every word, (n, n_words), from top-layer vectors (n, dim)."""
         return self.elmo.log_softmax.all(np.ascontiguousarray(self.half(hidden, direction)))
-
-
-def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:
-    """Turn texts, or lists of tokens if `tokenized`, into sentences; sentences are passed on."""
-    if tokenized:
-        return sentences_from_tokens(items)
-    return sentences_from_texts(items, elmo.tokenize)
 
 
 def read_sentence(elmo: Elmo, tokens: str | Sequence[str]) -> Sentence:

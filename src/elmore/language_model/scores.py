@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
+from elmore.embedding.inputs import sentences_of
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.language_model.perplexity import mean_perplexity
-from elmore.language_model.predictions import LanguageModel, Logs, read_sentences
+from elmore.language_model.predictions import LanguageModel, Logs
 from elmore.options import StreamOptions
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
@@ -160,7 +161,7 @@ def pipe_scores(
     model = LanguageModel(elmo)
 
     def results() -> Iterator[SentenceScore]:
-        for window in windows(read_sentences(elmo, sentences, tokenized), len):
+        for window in windows(sentences_of(sentences, tokenized, elmo.tokenize), len):
             done: dict[int, SentenceScore] = {}
             for rows in plan_batches([len(s) for s in window], batch_tokens=batch_tokens):
                 scores = _score_batch(model, [window[row] for row in rows])

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.elmo import Elmo
-from elmore.embedding.results import LayerChoice, choose_finish, unit
-from elmore.embedding.stream import BATCH_TOKENS, embed_stream
+from elmore.embedding.results import LayerChoice, unit
+from elmore.embedding.stream import BATCH_TOKENS, embed_stream, finish_of
 from elmore.errors import ConfigError
+from elmore.options import Output
 from elmore.text.sentence import Sentence
 
 __all__ = ["Centroid", "first_centres", "k_means", "sense_centroids", "word_centroids"]
@@ -144,7 +145,7 @@ def _uses(
     """Yield for each sentence the rows of its known words, (n,), and their vectors, (n, dim)."""
     # A sentence without a known word would be computed for nothing.
     useful = (s for s in sentences if any(token in rows for token in s.tokens))
-    finish = choose_finish(layers, None, elmo.n_layers)
+    finish = finish_of(elmo.engine, Output(layers=layers))
     for sentence, vectors in embed_stream(elmo.engine, useful, finish, batch_tokens=batch_tokens):
         places = [k for k, token in enumerate(sentence.tokens) if token in rows]
         known = [rows[sentence.tokens[k]] for k in places]

@@ -205,7 +205,7 @@ def _word_list(words: Iterable[str]) -> list[str]:
 def _model_name(model: ModelPath | Elmo | None) -> str | list[str] | None:
     """What `Index` loads in any folder; None for a model that was not loaded from files."""
     if isinstance(model, Elmo):  # knows its files by their whole paths
-        found = model._model
+        found = model.source
     else:
         found = BUNDLED if model is None else absolute(model)
     return list(found) if isinstance(found, tuple) else found

@@ -20,6 +20,7 @@ from elmore.embedding.stream import finish_of
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
+from elmore.options import Output
 from elmore.serve.batcher import Batcher, Item, compute, likely, scores, senses, vectors
 from elmore.serve.bodies import (
     Embedded,
@@ -114,7 +115,7 @@ class Routes:
         """Vectors for tokens, or one per sentence with a pooling."""
         kind = choose_type(request.headers.get("accept"))
         try:
-            finish = finish_of(self._elmo.engine, body.layers, body.pooling)
+            finish = finish_of(self._elmo.engine, Output(layers=body.layers, pool=body.pooling))
         except ConfigError as error:
             raise ServiceError(422, str(error), param="layers") from None
         dense = body.view == "senses"
@@ -149,7 +150,7 @@ class Routes:
                 param="dimensions",
             )
         texts = [body.input] if isinstance(body.input, str) else body.input
-        finish = finish_of(self._elmo.engine, "mean", "mean")
+        finish = finish_of(self._elmo.engine, Output(pool="mean"))
         request.scope["elmore.reservation"].reserve(len(texts) * self._elmo.dim)
         values: list[Any] = []
         n_tokens = 0

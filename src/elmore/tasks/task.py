@@ -22,7 +22,7 @@ from torch import Tensor
 from elmore.base.messages import ProgressOption, shown
 from elmore.base.optional import require
 from elmore.elmo import Elmo
-from elmore.embedding.device import find_device
+from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row

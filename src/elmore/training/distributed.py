@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from elmore.embedding.device import find_device
+from elmore.embedding.engine import find_device
 from elmore.errors import ConfigError, ElmoreError
 from elmore.nn.softmax import RowGradient
 
