@@ -86,8 +86,7 @@ class Embedder:
         if not self.elmo.config.lstm.mixed:
             return [layers.values for layers in self._stream.layers(sentences, tokenized=True)]
         engine = self.elmo.engine
-        # The original's `lstm` encoder runs over the padding as if it were words,
-        # backward as well.
+        # The original's `lstm` encoder runs over the padding as if it were words, backward as well.
         batch = with_padding_as_words(engine.indexer.batch(sentences), engine.indexer)
         layers, _ = engine.run(batch)
         return [layers[0, row, 1 : len(s) + 1].copy() for row, s in enumerate(sentences)]

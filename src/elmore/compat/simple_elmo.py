@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from elmore.compat import add_modules
 from elmore.elmo import Elmo
-from elmore.embedding.results import SentenceLayers, pool
+from elmore.embedding.results import pool
 from elmore.errors import ConfigError
 from elmore.language_model.likely_words import next_words, previous_words
 
@@ -56,13 +56,9 @@ class ElmoModel:
     def load(
         self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False
     ) -> str:
-        """Load a model.
+        """Load a model: a folder, a zip, or whatever `Elmo.load` takes.
 
-        Args:
-            directory: folder, zip, or whatever `Elmo.load` takes.
-            max_batch_size: sentences in a batch.
-            limit: had no effect on the vectors and has none here.
-            full: whether words will be predicted; the model must then have a softmax.
+        With `full` words will be predicted, which needs a softmax. `limit` has no effect.
         """
         if max_batch_size < 1:
             raise ConfigError(f"max_batch_size={max_batch_size} holds no sentence; use 1 or more")
@@ -82,12 +78,9 @@ class ElmoModel:
     def get_elmo_vectors(
         self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: Layers = "average"
     ) -> Array:
-        """Embed sentences.
+        """Embed tokenized sentences.
 
-        Args:
-            texts: tokens of each sentence.
-            warmup: run the first batch once before, so that it does not start from zeros.
-            layers: "average", "top" or "all".
+        `warmup` runs the first batch once before, so that it does not start from zeros.
 
         Returns:
             (n, longest, dim), with "all" (n, layers, longest, dim); zeros where a sentence ended.
@@ -105,11 +98,6 @@ class ElmoModel:
     ) -> Array:
         """One vector of length 1 for each sentence: the mean of its tokens' vectors.
 
-        Args:
-            texts: tokens of each sentence.
-            warmup: as in `get_elmo_vectors`.
-            layers: "average", "top" or "all".
-
         Returns:
             (n, dim), with "all" (n, layers, dim) of length 1 over both axes; zeros for an empty
             sentence. simple_elmo counted padding as tokens.
@@ -121,12 +109,9 @@ class ElmoModel:
     def get_elmo_substitutes(
         self, data: Sequence[str | Sequence[str]], topn: int = 3, nodelimiters: bool = True
     ) -> list[list[dict[str, Any]]]:
-        """List the words that the language model expects in the place of each word.
+        """The `topn` words that the language model expects in the place of each word.
 
-        Args:
-            data: sentences, as tokens or as tokens separated by spaces.
-            topn: how many words.
-            nodelimiters: markers are never listed here; kept for the signature.
+        Sentences are tokens, or tokens separated by spaces. Markers are never listed.
 
         Returns:
             for each token of each sentence {"word", "forward": {"candidate_words", "candidates",
@@ -136,16 +121,17 @@ class ElmoModel:
         elmo = self._loaded()
         if not self.full:
             raise ConfigError("predictions need the softmax; load with full=True")
-        return [self._substitutes(elmo, _tokens(sentence), topn) for sentence in data]
-
-    def _substitutes(self, elmo: Elmo, tokens: list[str], topn: int) -> list[dict[str, Any]]:
+        rows = [one.split() if isinstance(one, str) else list(one) for one in data]
         return [
-            {
-                "word": word,
-                "forward": self._candidates(next_words(elmo, tokens[:k], topn)),
-                "backward": self._candidates(previous_words(elmo, tokens[k + 1 :], topn)),
-            }
-            for k, word in enumerate(tokens)
+            [
+                {
+                    "word": word,
+                    "forward": self._candidates(next_words(elmo, tokens[:k], topn)),
+                    "backward": self._candidates(previous_words(elmo, tokens[k + 1 :], topn)),
+                }
+                for k, word in enumerate(tokens)
+            ]
+            for tokens in rows
         ]
 
     def _candidates(self, words: list[tuple[str, float]]) -> dict[str, list[Any]]:
@@ -167,13 +153,15 @@ class ElmoModel:
         elmo, size = self._loaded(), self.batch_size or 1
         # Every call of simple_elmo began with a fresh session.
         with elmo.stateful() as stream:
-            # simple_elmo discarded these vectors; only the state that they leave is
-            # used.
+            # simple_elmo discarded these vectors; only the state that they leave is used.
             if warmup and texts:
                 stream.layers(texts[:size], tokenized=True)
             for start in range(0, len(texts), size):
                 for row in stream.layers(texts[start : start + size], tokenized=True):
-                    yield _chosen(row, layers)
+                    if layers == "all":
+                        yield row.values
+                    else:
+                        yield row.mix("mean" if layers == "average" else "top")
 
     def _shape(self, layers: Layers) -> tuple[int, ...]:
         elmo = self._loaded()
@@ -183,16 +171,6 @@ class ElmoModel:
         if self._elmo is None:
             raise ConfigError("no model is loaded; call load(path) first")
         return self._elmo
-
-
-def _chosen(row: SentenceLayers, layers: Layers) -> Array:
-    if layers == "all":
-        return row.values
-    return row.mix("mean" if layers == "average" else "top")
-
-
-def _tokens(sentence: str | Sequence[str]) -> list[str]:
-    return sentence.split() if isinstance(sentence, str) else list(sentence)
 
 
 def _unit_length(vectors: Array) -> Array:

@@ -35,40 +35,21 @@ Sentence = str | Sequence[str]
 class Vocabulary:
     """The words of a file, one per line; a word's id is its line.
 
-    Args:
-        filename: the file.
-        validate_file: refuse it if `<S>`, `</S>` or `<UNK>` is missing.
+    `validate_file` refuses a file without `<S>`, `</S>` or `<UNK>`.
 
     Attributes:
         words: the same as elmore's own vocabulary.
+        bos, eos, unk: the ids of these three, -1 without one, as in bilm-tf.
+        size: number of words.
     """
 
     def __init__(self, filename: str | Path, validate_file: bool = False) -> None:
         self.words = Words.read(filename)
-        if validate_file:
-            for word in (BEGIN, END, UNKNOWN):
-                if word not in self.words:
-                    raise ConfigError(f"'{filename}' has no {word}; add <S>, </S> and <UNK>")
-
-    @property
-    def bos(self) -> int:
-        """The id of `<S>`, -1 without one."""
-        return self._id(BEGIN)
-
-    @property
-    def eos(self) -> int:
-        """The id of `</S>`, -1 without one."""
-        return self._id(END)
-
-    @property
-    def unk(self) -> int:
-        """The id of `<UNK>`, -1 without one."""
-        return self._id(UNKNOWN)
-
-    @property
-    def size(self) -> int:
-        """Number of words."""
-        return len(self.words)
+        self.size = len(self.words)
+        ids = [self.words.find(word) for word in (BEGIN, END, UNKNOWN)]
+        if validate_file and None in ids:
+            raise ConfigError(f"'{filename}' lacks a marker; add <S>, </S> and <UNK>")
+        self.bos, self.eos, self.unk = (-1 if k is None else k for k in ids)
 
     def word_to_id(self, word: str) -> int:
         """The id of a word, that of `<UNK>` for others."""
@@ -84,21 +65,13 @@ class Vocabulary:
         return " ".join(self.id_to_word(k) for k in cur_ids)
 
     def encode(self, sentence: Sentence, reverse: bool = False, split: bool = True) -> Ids:
-        """The ids of a sentence between its markers.
+        """The ids of a sentence, or of tokens if not `split`, between its markers.
 
-        Args:
-            sentence: text with tokens separated by white space, or tokens if not `split`.
-            reverse: whether the sentence runs backward; the markers are then exchanged.
-            split: whether to split it.
+        With `reverse` the sentence runs backward, and the markers are exchanged.
         """
         ids = [self.word_to_id(word) for word in _tokens(sentence, split)]
         first, last = (self.eos, self.bos) if reverse else (self.bos, self.eos)
         return np.array([first, *ids, last], np.int32)
-
-    def _id(self, word: str) -> int:
-        found = self.words.find(word)
-        # What bilm-tf has for a word that the file lacks.
-        return -1 if found is None else found
 
 
 class UnicodeCharsVocabulary(Vocabulary):
@@ -106,11 +79,6 @@ class UnicodeCharsVocabulary(Vocabulary):
 
     One difference: in a file without `<S>` or `</S>` bilm-tf gave its last word the characters of
     a marker. Here every word has its own.
-
-    Args:
-        filename: the file.
-        max_word_length: characters of a word, markers included.
-        validate_file: as in `Vocabulary`.
     """
 
     bos_char, eos_char, bow_char, eow_char, pad_char = 256, 257, 258, 259, 260
@@ -120,15 +88,10 @@ class UnicodeCharsVocabulary(Vocabulary):
     ) -> None:
         super().__init__(filename, validate_file)
         # Our ids are shifted by one, as in `Batcher`; training data in bilm-tf is not.
-        self.alphabet = ByteAlphabet(max_word_length)
+        self.alphabet, self.max_word_length = ByteAlphabet(max_word_length), max_word_length
         self.bos_chars, self.eos_chars = (
             self.word_to_char_ids(marker) for marker in self.alphabet.markers
         )
-
-    @property
-    def max_word_length(self) -> int:
-        """Characters of a word."""
-        return self.alphabet.max_chars
 
     @property
     def word_char_ids(self) -> Ids:
@@ -152,9 +115,7 @@ class UnicodeCharsVocabulary(Vocabulary):
 class Batcher:
     """Turns sentences into the character ids that a biLM reads.
 
-    Args:
-        lm_vocab_file: kept for the signature and checked; the ids do not depend on it.
-        max_token_length: characters of a token, markers included.
+    The vocabulary is checked; the ids do not depend on it.
     """
 
     def __init__(self, lm_vocab_file: str | Path | None, max_token_length: int) -> None:
@@ -163,13 +124,9 @@ class Batcher:
         self._alphabet = ByteAlphabet(max_token_length)
 
     def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """The ids of sentences between their markers.
+        """The ids of tokenized sentences between their markers.
 
-        Args:
-            sentences: tokens of each sentence, without markers.
-
-        Returns:
-            (batch, longest + 2, max_token_length), shifted by one; rows of zeros are padding.
+        (batch, longest + 2, max_token_length), shifted by one; rows of zeros are padding.
         """
         begin, end = self._alphabet.markers
         rows = [self._alphabet.encode([begin, *tokens, end]) for tokens in sentences]
@@ -181,9 +138,6 @@ class TokenBatcher:
 
     One difference: with a vocabulary that lacks `<UNK>` bilm-tf took an unknown word for padding
     and shortened the sentence. Here that is an error.
-
-    Args:
-        lm_vocab_file: the vocabulary; it needs `<S>` and `</S>`.
     """
 
     def __init__(self, lm_vocab_file: str | Path) -> None:
@@ -219,11 +173,7 @@ def dump_token_embeddings(
 ) -> None:
     """Write the token layer of every word of a vocabulary: dataset `embedding`, (n_words, dim).
 
-    Args:
-        vocab_file: one word per line; `<S>` and `</S>` are the markers.
-        options_file: options.json.
-        weight_file: the HDF5 weights.
-        outfile: the HDF5 file to make; an existing one is replaced.
+    `<S>` and `</S>` are the markers. An existing file is replaced.
     """
     words = Words.read(vocab_file).words
     elmo = Elmo.load((options_file, weight_file))
@@ -247,14 +197,8 @@ def dump_bilm_embeddings(
 ) -> None:
     """Write all layers of every line of a file: dataset = line number, (layers, time, dim).
 
-    As in bilm-tf each line is a batch of its own and the state is carried from line to line.
-
-    Args:
-        vocab_file: kept for the signature and checked; characters need no vocabulary.
-        dataset_file: one sentence per line, tokens separated by white space; may be compressed.
-        options_file: options.json.
-        weight_file: the HDF5 weights.
-        outfile: the HDF5 file to make; an existing one is replaced.
+    As in bilm-tf each line is a batch of its own and the state is carried from line to line. The
+    text may be compressed; the vocabulary is only checked; an existing file is replaced.
     """
     Words.read(vocab_file)
     elmo = Elmo.load((options_file, weight_file))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from elmore.base.io import open_checked
 from elmore.compat.bilm.data import dump_bilm_embeddings, dump_token_embeddings
-from elmore.embedding.engine import Engine
 from elmore.embedding.load import read_checkpoint
+from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.hdf5_files import open_hdf5
 from elmore.nn.bilm import BiLmState, first_rows, store_rows
 from elmore.nn.elmo_layer import ScalarMix, without_markers
@@ -26,10 +25,8 @@ __all__ = [
     "BiLmOps",
     "BidirectionalLanguageModel",
     "LayerWeights",
-    "Weighted",
     "dump_bilm_embeddings",
     "dump_token_embeddings",
-    "read_embedding",
     "weight_layers",
 ]
 
@@ -53,13 +50,9 @@ class BiLmOps(TypedDict):
 class BidirectionalLanguageModel:
     """A biLM with the state of `max_batch_size` rows, which is carried from call to call.
 
-    Args:
-        options_file: options.json.
-        weight_file: the HDF5 weights.
-        use_character_inputs: whether it reads the ids of `Batcher`; else those of `TokenBatcher`.
-        embedding_weight_file: vectors of the words, as `dump_token_embeddings` writes them;
-            needed without characters.
-        max_batch_size: maximum number of sentences in a batch.
+    It reads the ids of `Batcher`; without `use_character_inputs` those of `TokenBatcher`, and then
+    it needs the vectors of the words, `embedding_weight_file`, as `dump_token_embeddings` writes
+    them.
     """
 
     def __init__(
@@ -71,25 +64,23 @@ class BidirectionalLanguageModel:
         max_batch_size: int = 128,
     ) -> None:
         checkpoint = read_checkpoint((options_file, weight_file))
-        if use_character_inputs and checkpoint.alphabet is None:
-            raise ConfigError(f"'{weight_file}' reads words; pass use_character_inputs=False")
-        if not use_character_inputs and embedding_weight_file is None:
-            raise ConfigError("without characters the words need vectors: embedding_weight_file=")
-        self._engine = Engine(checkpoint)
-        self._checkpoint: Checkpoint = checkpoint
         self._max_rows = max_batch_size
-        self._table: Tensor | None = None
-        if not use_character_inputs:
-            path, dim = Path(embedding_weight_file or ""), checkpoint.config.lstm.projection_dim
-            self._table = torch.from_numpy(read_embedding(path, dim))
-        self.state: BiLmState = self._engine.bilm.zero_state(max_batch_size)
+        self._table = self._markers = torch.empty(0)
+        if use_character_inputs:
+            alphabet = checkpoint.alphabet
+            if alphabet is None:
+                raise ConfigError(f"'{weight_file}' reads words; pass use_character_inputs=False")
+            self._markers = torch.from_numpy(alphabet.encode(alphabet.markers)).long()
+        elif embedding_weight_file is None:
+            raise ConfigError("without characters the words need vectors: embedding_weight_file=")
+        else:
+            dim = checkpoint.config.lstm.projection_dim
+            self._table = _read_embedding(Path(embedding_weight_file), dim)
+        self._bilm = build_bilm(checkpoint)
+        self.state: BiLmState = self._bilm.zero_state(max_batch_size)
 
     def __call__(self, ids: Ids | Tensor) -> BiLmOps:
-        """Run a batch.
-
-        Args:
-            ids: of `Batcher` (batch, time, chars), or of `TokenBatcher` (batch, time).
-        """
+        """Run a batch of ids: (batch, time, chars) of `Batcher`, or (batch, time)."""
         values = torch.as_tensor(ids).long()
         if len(values) > self._max_rows:
             raise ConfigError(
@@ -97,11 +88,9 @@ class BidirectionalLanguageModel:
             )
         with torch.no_grad():
             vectors, index, lengths = self._words(values)
-            bilm = self._engine.bilm
-            before = first_rows(self.state, len(values), bilm.zero_state)
-            layers, after = bilm.contextualize(vectors, index, lengths, before)
-            # bilm-tf kept the state in TensorFlow variables; here it is an attribute
-            # that may be read and set.
+            before = first_rows(self.state, len(values), self._bilm.zero_state)
+            layers, after = self._bilm.contextualize(vectors, index, lengths, before)
+            # bilm-tf kept the state in TensorFlow variables; here it may be read and set.
             self.state = store_rows(self.state, after)
             trimmed = [without_markers(layer, lengths) for layer in layers.values]
             # The token layer holds the same vector twice, once for each direction.
@@ -115,48 +104,32 @@ class BidirectionalLanguageModel:
 
     def _words(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The vectors of the distinct words, which word is where, and the lengths."""
-        if self._table is not None:
-            if ids.dim() != 2 or int(ids.max()) > len(self._table) or int(ids.min()) < 0:
-                raise ConfigError(
-                    f"ids of shape {tuple(ids.shape)} do not fit a table of {len(self._table)} "
-                    "words; use those of TokenBatcher with the same vocabulary"
-                )
-            return self._table, (ids - 1).clamp(min=0), (ids > 0).sum(dim=1)
-        alphabet = self._checkpoint.alphabet
-        if alphabet is None:
-            raise ConfigError("this model reads no characters")
-        markers = torch.from_numpy(alphabet.encode(alphabet.markers)).long()
-        batch = TensorBatch.from_character_ids(ids, markers, marked=True)
-        vectors: Tensor = self._engine.bilm.tokens(batch.words)
-        return vectors, batch.index, batch.lengths
+        if len(self._markers):
+            batch = TensorBatch.from_character_ids(ids, self._markers, marked=True)
+            vectors: Tensor = self._bilm.tokens(batch.words)
+            return vectors, batch.index, batch.lengths
+        if ids.dim() != 2 or int(ids.max()) > len(self._table) or int(ids.min()) < 0:
+            raise ConfigError(
+                f"ids of shape {tuple(ids.shape)} do not fit a table of {len(self._table)} "
+                "words; use those of TokenBatcher with the same vocabulary"
+            )
+        return self._table, (ids - 1).clamp(min=0), (ids > 0).sum(dim=1)
 
 
-def read_embedding(path: Path, dim: int) -> NDArray[np.float32]:
+def _read_embedding(path: Path, dim: int) -> Tensor:
     """Read the dataset `embedding`, (n_words, dim)."""
     with (
         closing(open_checked(path, what="token vectors")) as stream,
         open_hdf5(stream, what=str(path)) as view,
     ):
         found = view.names().get("embedding")
-        if found is None or len(found.shape) != 2 or found.shape[1] != dim:
-            shape = None if found is None else found.shape
+        shape = None if found is None else found.shape
+        if shape is None or len(shape) != 2 or shape[1] != dim:
             raise FormatError(
                 f"'{path}': `embedding` has shape {shape}, expected (words, {dim}) from the model; "
                 "write it with dump_token_embeddings"
             )
-        return view.read("embedding")
-
-
-class Weighted(TypedDict):
-    """A mix.
-
-    `weighted_op` (batch, time, dim), `regularization_op` (), and `module`, which holds what
-    learns: call it with the next batch, and give its parameters to an optimizer.
-    """
-
-    weighted_op: Tensor
-    regularization_op: Tensor
-    module: LayerWeights
+        return torch.from_numpy(view.read("embedding"))
 
 
 class LayerWeights(nn.Module):
@@ -206,10 +179,12 @@ def weight_layers(
     l2_coef: float | None = None,
     use_top_only: bool = False,
     do_layer_norm: bool = False,
-) -> Weighted:
-    """Make a mix and apply it to a batch.
+) -> dict[str, Any]:
+    """Make a mix and apply it to a batch; the other arguments are those of `LayerWeights`.
 
-    Arguments are those of `LayerWeights`, with the batch in the second place.
+    Returns:
+        `weighted_op` (batch, time, dim), `regularization_op` (), and `module`, which holds what
+        learns: call it with the next batch, and give its parameters to an optimizer.
     """
     module = LayerWeights(
         name, bilm_ops["lm_embeddings"].shape[1], l2_coef, use_top_only, do_layer_norm
