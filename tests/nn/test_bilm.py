@@ -141,11 +141,11 @@ def test_long_input_is_cut_into_pieces_without_a_trace(
     tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, after = run(tiny_elmo, SENTENCES)
-    monkeypatch.setattr("elmore.nn.lstm._GATE_BYTES", 1)  # one step at a time
+    monkeypatch.setattr("elmore.compute.recurrence._GATE_BYTES", 1)  # one step at a time
     steps, state = run(tiny_elmo, SENTENCES)
     torch.testing.assert_close(steps, whole, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(state.hidden, after.hidden, atol=2e-6, rtol=1e-5)
-    monkeypatch.setattr("elmore.nn.lstm._TABLE_BYTES", 0)  # no table of the distinct words
+    monkeypatch.setattr("elmore.nn.lstm.TABLE_BYTES", 0)  # no table of the distinct words
     steps, _ = run(tiny_elmo, SENTENCES)
     torch.testing.assert_close(steps, whole, atol=2e-6, rtol=1e-5)
 

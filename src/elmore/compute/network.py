@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from elmore.compute.charcnn import FilterTables
 from elmore.compute.matrix import Array, Matrix, Stored
 from elmore.compute.native import aligned
-from elmore.compute.recurrence import FORGET_BIAS, Clips, Packing, run_steps
+from elmore.compute.recurrence import (
+    FORGET_BIAS,
+    TABLE_BYTES,
+    Clips,
+    Packing,
+    run_steps,
+    step_chunks,
+)
 from elmore.config import BiLmConfig
 
 __all__ = ["BiLmArrays", "LstmState", "Network", "Reader", "Runner", "in_turn"]
@@ -26,12 +33,6 @@ Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 # Gives the numbers of a weight by its name in `config.weight_shapes`.
 Reader = Callable[[str], Stored]
-
-# Bytes of input gates that are held at once, so that they stay near the caches and memory does
-# not grow with the length of the input.
-_GATE_BYTES = 16 << 20
-# Up to here the gates of all distinct words are made by one matrix product.
-_TABLE_BYTES = 256 << 20
 
 
 class LstmState(NamedTuple):
@@ -325,12 +326,12 @@ class _Lstm:
         output = aligned(len(packing.forward), hidden.shape[1])
         gates = None
         if rows is not None:
-            if len(inputs) < len(output) and len(inputs) * width * 4 <= _TABLE_BYTES:
+            if len(inputs) < len(output) and len(inputs) * width * 4 <= TABLE_BYTES:
                 gates = self._input.affine(inputs, self._bias)
             else:
                 inputs, rows = inputs[rows], None
         start = 0
-        for first, last, size in _chunks(sizes, max(1, _GATE_BYTES // (width * 4)), gates is None):
+        for first, last, size in step_chunks(sizes, width, gates is None):
             chunk = slice(start, start + size)
             run_steps(
                 output[chunk],
@@ -355,21 +356,6 @@ class _Lstm:
 def _stack(config: BiLmConfig, read: Reader, direction: str) -> list[_Lstm]:
     """Make the layers of a direction."""
     return [_Lstm(config, read, f"{direction}_layers.{k}") for k in range(config.lstm.n_layers)]
-
-
-def _chunks(sizes: tuple[int, ...], budget: int, bounded: bool) -> list[tuple[int, int, int]]:
-    """Cut steps into runs of about `budget` rows: (first step, step after the last, rows)."""
-    if not bounded:
-        return [(0, len(sizes), sum(sizes))] if sizes else []
-    chunks, step = [], 0
-    while step < len(sizes):
-        first, size = step, sizes[step]
-        step += 1
-        while step < len(sizes) and size + sizes[step] <= budget:
-            size += sizes[step]
-            step += 1
-        chunks.append((first, step, size))
-    return chunks
 
 
 def _array(read: Reader, name: str) -> Array:

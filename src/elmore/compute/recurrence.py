@@ -16,12 +16,25 @@ from elmore.compute.matrix import Array, Matrix
 from elmore.compute.native import native, pointer, workspace
 from elmore.errors import NativeError
 
-__all__ = ["FORGET_BIAS", "Clips", "Packing", "activate_gates", "run_steps"]
+__all__ = [
+    "FORGET_BIAS",
+    "TABLE_BYTES",
+    "Clips",
+    "Packing",
+    "activate_gates",
+    "run_steps",
+    "step_chunks",
+]
 
 Ints = NDArray[np.int64]
 
 # Added to the forget gate at run time, as TensorFlow's LSTMCell does; it is in no file.
 FORGET_BIAS = 1.0
+# Bytes of input gates that are held at once, so that they stay near the caches and memory does
+# not grow with the length of the input.
+_GATE_BYTES = 16 << 20
+# Up to here the gates of all distinct words are made by one matrix product.
+TABLE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,24 @@ class Packing:
         return cls(
             tuple(sizes.tolist()), order, first + step, first + ordered[row] - 1 - step, last
         )
+
+
+def step_chunks(
+    sizes: Sequence[int], width: int, bounded: bool = True
+) -> list[tuple[int, int, int]]:
+    """Cut steps into runs whose gates, of `width` each, fit: (first, after the last, rows)."""
+    if not bounded:
+        return [(0, len(sizes), sum(sizes))] if sizes else []
+    budget = max(1, _GATE_BYTES // (width * 4))
+    chunks, step = [], 0
+    while step < len(sizes):
+        first, size = step, sizes[step]
+        step += 1
+        while step < len(sizes) and size + sizes[step] <= budget:
+            size += sizes[step]
+            step += 1
+        chunks.append((first, step, size))
+    return chunks
 
 
 class Clips(NamedTuple):

@@ -11,17 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compute import recurrence as kernels
-from elmore.compute.recurrence import FORGET_BIAS, Clips
+from elmore.compute.recurrence import FORGET_BIAS, TABLE_BYTES, Clips, step_chunks
 from elmore.config import LstmConfig
 from elmore.nn.lstm_steps import LstmSteps, lstm_steps
 
 __all__ = ["Packing", "ProjectedLstm", "SharedProjection", "last_rows", "mixed_layers", "walk"]
-
-# Bytes of input gates that are held at once without gradients, so that they stay near the caches
-# and memory does not grow with the length of the input.
-_GATE_BYTES = 16 << 20
-# Up to here the gates of all distinct inputs are made by one matrix product.
-_TABLE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +105,12 @@ class ProjectedLstm(nn.Module):
         table = None
         if rows is not None:
             # Words repeat: with fewer distinct inputs than places, make their gates once.
-            if len(inputs) < n_rows and len(inputs) * width * 4 <= _TABLE_BYTES:
+            if len(inputs) < n_rows and len(inputs) * width * 4 <= TABLE_BYTES:
                 table = torch.addmm(bias, inputs, self.input_weight.t())
             else:
                 inputs, rows = inputs.index_select(0, rows), None
-        start = step = 0
-        budget = max(1, _GATE_BYTES // (width * 4))
-        while step < len(sizes):
-            first, size = step, sizes[step]
-            step += 1
-            while step < len(sizes) and size + sizes[step] <= budget:
-                size += sizes[step]
-                step += 1
+        start = 0
+        for first, step, size in step_chunks(sizes, width):
             chunk = slice(start, start + size)
             if table is not None and rows is not None:
                 gates = table.index_select(0, rows[chunk])

@@ -7,7 +7,7 @@ serves both directions; which token is in which packed row is the caller's busin
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +27,10 @@ class _Kept(NamedTuple):
     cell: Tensor  # (n_rows, cells), after the clip
     tanh_cell: Tensor  # (n_rows, cells)
     unprojected: Tensor  # (n_rows, cells)
+
+    def rows(self, rows: slice) -> _Kept:
+        """Those of some rows."""
+        return _Kept(self.cell[rows], self.tanh_cell[rows], self.unprojected[rows])
 
 
 def lstm_steps(
@@ -58,31 +62,28 @@ def lstm_steps(
         rounded: whether both factors of every matrix product, and its result, are rounded to
             bfloat16; sums inside a product, gates and cells stay in float32.
     """
-    cells, state_matrix = cell.shape[1], state_weight.t()
+    state_matrix = state_weight.t()
     matrix = None if projection is None else projection.t()
     if rounded:
         state_matrix = state_matrix.bfloat16()
         matrix = None if matrix is None else matrix.bfloat16()
-    if kept is None:  # nobody asks for them: one step's worth of scratch serves all steps
-        kept = _Kept(*(cell.new_empty(len(cell), cells) for _ in range(3)))
-        stride = 0
-    else:
-        stride = 1
-    activate = _activation(gates, cell, kept, clips.cell)
+    # If nobody asks for them, one step's worth of scratch serves all steps.
+    scratch = _Kept(*(cell.new_empty(cell.shape) for _ in range(3)))
+    module = _native_for(gates)
     start = 0
     for size in sizes:
         rows = slice(start, start + size)
-        place = slice(start * stride, start * stride + size)
+        now = scratch.rows(slice(size)) if kept is None else kept.rows(rows)
         if rounded:
             gates[rows].add_(hidden[:size].bfloat16() @ state_matrix)
         else:
             gates[rows].addmm_(hidden[:size], state_matrix)
-        activate(start, start * stride, size)
+        _activate(module, gates[rows], cell[:size], now, clips.cell)
         hidden = output[rows]
         if matrix is None:
-            hidden.copy_(kept.unprojected[place])
+            hidden.copy_(now.unprojected)
         else:
-            _multiply(kept.unprojected[place], matrix, hidden)
+            _multiply(now.unprojected, matrix, hidden)
             if clips.projection is not None:
                 hidden.clamp_(-clips.projection, clips.projection)
         start += size
@@ -96,49 +97,22 @@ def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
         out.copy_(left.to(right.dtype) @ right)
 
 
-def _activation(
-    gates: Tensor, cell: Tensor, kept: _Kept, clip: float | None
-) -> Callable[[int, int, int], None]:
-    """Choose how to do the element-wise part of a step.
-
-    Returns:
-        a function of the first row in `gates`, the first row in `kept`, and the number of rows.
-    """
-    cells = cell.shape[1]
-    module = _native_for(gates)
+def _activate(module: Any, now: Tensor, cell: Tensor, kept: _Kept, clip: float | None) -> None:
+    """Do the element-wise part of a step by the extension, or by `activate_gates`."""
     if module is None:
-
-        def twin(start: int, place: int, size: int) -> None:
-            rows = slice(place, place + size)
-            activate_gates(
-                gates[start : start + size],
-                cell[:size],
-                _Kept(kept.cell[rows], kept.tanh_cell[rows], kept.unprojected[rows]),
-                clip,
-            )
-
-        return twin
-    # Checked once; a step adds whole rows to the addresses.
-    at_gates = _pointer(gates, gates.shape[0], 4 * cells)
-    at_cell = _pointer(cell, cell.shape[0], cells)
-    at_kept = [_pointer(tensor, tensor.shape[0], cells) for tensor in kept]
-    # `row` are the bytes of one row of cells; a row of gates has four times as many.
-    bound, row, forward = _bound(clip), 4 * cells, module.lstm_forward
-
-    def native(start: int, place: int, size: int) -> None:
-        kept_cell, tanh_cell, unprojected = (at + place * row for at in at_kept)
-        forward(
-            unprojected,
-            at_gates + start * 4 * row,
-            at_cell,
-            kept_cell,
-            tanh_cell,
-            bound,
-            size,
-            cells,
-        )
-
-    return native
+        activate_gates(now, cell, kept, clip)
+        return
+    size, cells = cell.shape
+    module.lstm_forward(
+        _pointer(kept.unprojected, size, cells),
+        _pointer(now, size, 4 * cells),
+        _pointer(cell, size, cells),
+        _pointer(kept.cell, size, cells),
+        _pointer(kept.tanh_cell, size, cells),
+        _bound(clip),
+        size,
+        cells,
+    )
 
 
 def activate_gates(now: Tensor, cell: Tensor, kept: _Kept, clip: float | None) -> None:
@@ -198,58 +172,33 @@ def differentiate_gates(
     d_cell.mul_(forget_gate)
 
 
-def _differentiation(
-    d_gates: Tensor, d_cell: Tensor, gates: Tensor, kept: _Kept, cell0: Tensor, clip: float | None
-) -> Callable[[int, int | None, int, Tensor], None]:
-    """Choose how to go back through the element-wise part of a step.
-
-    Returns:
-        a function of the step's first row, the first row of the step before (None for the first
-        step), the number of rows, and the gradient of the output before the projection.
-    """
-    cells = cell0.shape[1]
-    module = _native_for(gates)
+def _differentiate(
+    module: Any,
+    d_now: Tensor,
+    d_cell: Tensor,
+    d_unprojected: Tensor,
+    now: Tensor,
+    kept: _Kept,
+    before: Tensor,
+    clip: float | None,
+) -> None:
+    """Go back through a step by the extension, or by `differentiate_gates`."""
     if module is None:
-
-        def twin(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
-            rows = slice(start, start + size)
-            before = cell0[:size] if earlier is None else kept.cell[earlier : earlier + size]
-            differentiate_gates(
-                d_gates[rows],
-                d_cell[:size],
-                d_unprojected,
-                gates[rows],
-                _Kept(kept.cell[rows], kept.tanh_cell[rows], kept.unprojected[rows]),
-                before,
-                clip,
-            )
-
-        return twin
-    # `row` in bytes, as in `_activation`.
-    n_rows, row = gates.shape[0], 4 * cells
-    at_d_gates = _pointer(d_gates, n_rows, 4 * cells)
-    at_gates = _pointer(gates, n_rows, 4 * cells)
-    at_d_cell = _pointer(d_cell, len(d_cell), cells)
-    at_cell0 = _pointer(cell0, len(cell0), cells)
-    at_cell = _pointer(kept.cell, n_rows, cells)
-    at_squashed = _pointer(kept.tanh_cell, n_rows, cells)
-    bound, backward = _bound(clip), module.lstm_backward
-
-    def compiled(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
-        backward(
-            at_d_gates + start * 4 * row,
-            at_d_cell,
-            _pointer(d_unprojected, size, cells),
-            at_gates + start * 4 * row,
-            at_cell + start * row,
-            at_squashed + start * row,
-            at_cell0 if earlier is None else at_cell + earlier * row,
-            bound,
-            size,
-            cells,
-        )
-
-    return compiled
+        differentiate_gates(d_now, d_cell, d_unprojected, now, kept, before, clip)
+        return
+    size, cells = d_cell.shape
+    module.lstm_backward(
+        _pointer(d_now, size, 4 * cells),
+        _pointer(d_cell, size, cells),
+        _pointer(d_unprojected, size, cells),
+        _pointer(now, size, 4 * cells),
+        _pointer(kept.cell, size, cells),
+        _pointer(kept.tanh_cell, size, cells),
+        _pointer(before, size, cells),
+        _bound(clip),
+        size,
+        cells,
+    )
 
 
 def _native_for(gates: Tensor) -> Any:
@@ -322,7 +271,7 @@ class LstmSteps(torch.autograd.Function):
         d_projected = torch.empty_like(output)
         d_hidden = torch.zeros_like(hidden0)  # of a step's output, through later steps
         d_cell = d_last.contiguous().clone()
-        go_back = _differentiation(d_gates, d_cell, gates, kept, cell0.contiguous(), clips.cell)
+        module, cell0 = _native_for(gates), cell0.contiguous()
         start = sum(sizes)
         for step in range(len(sizes) - 1, -1, -1):
             size = sizes[step]
@@ -336,7 +285,17 @@ class LstmSteps(torch.autograd.Function):
                 if clips.projection is not None:  # a clipped value has no gradient
                     d_out.mul_(output[rows].abs() < clips.projection)
                 d_unprojected = (d_out.to(factor) @ projection).to(gates.dtype)
-            go_back(start, start - sizes[step - 1] if step else None, size, d_unprojected)
+            before = kept.cell[start - sizes[step - 1] :] if step else cell0
+            _differentiate(
+                module,
+                d_gates[rows],
+                d_cell[:size],
+                d_unprojected,
+                gates[rows],
+                kept.rows(rows),
+                before[:size],
+                clips.cell,
+            )
             _multiply(d_gates[rows], state_weight, d_hidden[:size])
         # One product over all steps, instead of one in each.
         before_rows = _rows_before(sizes, gates.device)
