@@ -34,7 +34,7 @@ from elmore.base.atomic import atomic_file
 from elmore.base.io import open_text
 from elmore.language_model.predictions import LanguageModel
 from elmore.published.catalog import BUNDLED
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 # What `--quick` measures: enough to tell two runs apart, in three minutes of one core.
 QUICK_SENTENCES = 2_000

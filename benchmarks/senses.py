@@ -37,7 +37,7 @@ from elmore.senses.change import prototype_shift
 from elmore.senses.groups import group_vectors, rand_index
 from elmore.senses.indexing import CANDIDATES
 from elmore.text.reading import read_input
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 HOMONYMS = Path(__file__).parents[1] / "tests/senses/homonyms.tsv"
 Array = np.ndarray

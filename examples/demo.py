@@ -13,7 +13,7 @@ import numpy as np  # noqa: E402 - the imports count, too
 
 from elmore import Elmo, cosine  # noqa: E402
 from elmore.senses import sense_vectors  # noqa: E402
-from elmore.text.sentence import Sentence  # noqa: E402
+from elmore.text.tokenizer import Sentence  # noqa: E402
 
 USES = {
     "bank": [

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt  # after the choice of backend
 
 from elmore import Elmo, cosine
 from elmore.senses import sense_vectors
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 USES = {
     "bank": {

@@ -29,8 +29,8 @@ from elmore.tasks import Classifier, ClassifyExample, TagExample, Tagger
 from elmore.tasks.data.columns import read_conllu
 from elmore.tasks.paper.sentiment import read_trees
 from elmore.tasks.recipe import TaskRecipe
-from elmore.text.conll import split_columns
 from elmore.text.reading import numbered_lines
+from elmore.text.records import split_columns
 
 MODELS = Path(__file__).resolve().parents[1] / "src" / "elmore" / "models"
 REVIEWS = Path(__file__).resolve().parent / "data" / "reviews.csv"

@@ -51,7 +51,7 @@ from elmore.options import (
 )
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.text.segmenter import sendable, split_function
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,7 +17,7 @@ from elmore.integrations.loaded import load_once
 from elmore.language_model.predictions import LanguageModel
 from elmore.published.catalog import BUNDLED, INCLUDED, bundled_model
 from elmore.senses import Index, build_index
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 # Two senses of a word, two sentences each, the word in the same place of its sentence.
 SENSES = {

@@ -11,7 +11,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.senses import centroids
 from elmore.senses.centroids import sense_centroids, word_centroids
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 TEXT = [
     Sentence(tuple(line.split()))

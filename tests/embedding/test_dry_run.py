@@ -11,7 +11,7 @@ import pytest
 from elmore import Elmo
 from elmore.embedding.dry_run import DryRun, dry_run
 from elmore.options import Output
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 from elmore.text.vocabulary import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "She", "fell", "the", "window", ".", "and", "don't"]

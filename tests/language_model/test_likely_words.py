@@ -21,7 +21,7 @@ from elmore.language_model.likely_words import (
     substitutes_at,
 )
 from elmore.language_model.sense_vectors import SubstituteSpace
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 
 def test_likely_words_against_float64(both_models: tuple[Elmo, Slow]) -> None:

@@ -22,7 +22,7 @@ from elmore.language_model.perplexity import perplexity
 from elmore.language_model.predictions import LanguageModel
 from elmore.language_model.scores import pipe_scores, score
 from elmore.nn import softmax
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 from elmore.text.vocabulary import Vocabulary
 
 

@@ -14,7 +14,7 @@ from small_models import SENTENCES
 from elmore import Elmo
 from elmore.language_model import scores
 from elmore.language_model.scores import pipe_scores, score
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -12,7 +12,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError
 from elmore.senses import Index, build_index, sense_vectors
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 LINES = [" ".join(TEXT[k % 37 : k % 37 + 4 + k % 9]) for k in range(80)]
 

@@ -19,7 +19,7 @@ from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, Res
 from elmore.senses import Index, build_index, sense_vectors
 from elmore.senses.index import verify
 from elmore.senses.indexing import _draw
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(60)]
 

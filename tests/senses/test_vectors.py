@@ -13,7 +13,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError
 from elmore.senses import SubstituteSpace, marked_place, sense_vectors
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 SENTENCE = Sentence(tuple(TEXT[:6]))
 PLAIN = [k for k, word in enumerate(WORDS) if word not in ("<S>", "</S>", "<UNK>")]

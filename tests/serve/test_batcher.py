@@ -21,7 +21,7 @@ from elmore.serve.batcher import Batcher, Item, likely, scores, vectors
 from elmore.serve.bodies import ServiceError
 from elmore.serve.metrics import Metrics
 from elmore.serve.settings import Settings
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 
 class Watched(Metrics):

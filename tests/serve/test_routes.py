@@ -24,7 +24,7 @@ from elmore.serve.app import make_app
 from elmore.serve.bodies import JSON, NPZ
 from elmore.serve.settings import Settings
 from elmore.tasks.own.light import classifier, tagger
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
 CHOICES: list[tuple[Any, str | None]] = [

@@ -12,7 +12,6 @@ import pytest
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text import reading as module
 from elmore.text.characters import ByteAlphabet
-from elmore.text.conll import split_columns
 from elmore.text.reading import (
     Counts,
     Reading,
@@ -23,6 +22,7 @@ from elmore.text.reading import (
     numbered_lines,
     read_input,
 )
+from elmore.text.records import split_columns
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 
 from elmore.errors import ConfigError
 from elmore.text.segmenter import sendable, split_function, tokenizer_name
-from elmore.text.sentence import Sentence
-from elmore.text.tokenizer import CONVENTIONS
+from elmore.text.tokenizer import CONVENTIONS, Sentence
 
 
 def test_names_are_conventions() -> None:

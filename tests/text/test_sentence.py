@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from elmore.errors import InputError
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 
 def test_length_counts_tokens() -> None:

@@ -21,7 +21,7 @@ from elmore.errors import InputError
 from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.report import Report
 from elmore.text.reading import json_records
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = ["LexicalSubstitution", "SubstitutionItem", "gap", "read_items"]
 

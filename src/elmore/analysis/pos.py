@@ -26,7 +26,7 @@ from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row, Value
 from elmore.tasks.data.columns import TagKind, read_conllu
-from elmore.text.conll import TaggedSentence
+from elmore.text.records import TaggedSentence
 from elmore.text.word_vectors import WordVectors
 
 __all__ = ["Fitted", "Pos", "fit"]

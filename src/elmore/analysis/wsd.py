@@ -31,7 +31,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.report import Report, Row, Value
 from elmore.text.reading import json_records, numbered_lines
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import WordVectors
 
 __all__ = ["Wsd", "read_wsd"]

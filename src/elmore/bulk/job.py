@@ -27,7 +27,7 @@ from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.records import Records, Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from elmore.elmo import Elmo
     from elmore.language_model.sense_vectors import SenseVectors
     from elmore.options import LayerChoice
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 _EXAMPLES = """\
   elmore embed "A plant grew ."

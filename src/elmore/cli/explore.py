@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from elmore.elmo import Elmo
     from elmore.language_model.word_uses import WordUses
     from elmore.options import LayerChoice
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 _EXAMPLES = """\
   elmore explore "I sat on the bank ." "The bank lent money ."

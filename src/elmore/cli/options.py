@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from elmore.text.characters import Alphabet
     from elmore.text.reading import Counts, SentenceReader
     from elmore.text.segmenter import Tokenizer
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 _log = logging.getLogger("elmore.cli")
 COUNT = click.IntRange(1, 1 << 40)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
     from elmore.language_model.perplexity import Perplexity
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 Kind = Literal["sentences", "tokens", "next", "previous", "substitutes", "total"]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from elmore.elmo import Elmo
     from elmore.options import LayerChoice
     from elmore.senses.centroids import Centroid
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 _EXAMPLES = """\
   elmore words --words vocab.txt -o words.bin

@@ -21,8 +21,7 @@ from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Output
-from elmore.text.sentence import Sentence
-from elmore.text.tokenizer import tokenize
+from elmore.text.tokenizer import Sentence, tokenize
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

@@ -9,7 +9,7 @@ import numpy as np
 
 from elmore.base.messages import shown
 from elmore.errors import ConfigError
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = ["as_list", "check_listed", "kind_of", "sentence_from_tokens", "sentences_of"]
 

@@ -15,7 +15,7 @@ from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, ElmoreError
 from elmore.options import LayerChoice, Output, Pooling
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = [
     "Array",

@@ -20,7 +20,7 @@ from elmore.embedding.engine import Engine
 from elmore.embedding.results import Array, finite, unit
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Whitening
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = ["N_WORDS", "Sif"]
 

@@ -14,7 +14,7 @@ from elmore.embedding.inputs import sentences_of
 from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import StartState
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = ["Stream", "burn_in", "burn_in_text"]
 

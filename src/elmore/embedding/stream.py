@@ -27,7 +27,7 @@ from elmore.embedding.sif import Sif
 from elmore.embedding.vector_files import Record
 from elmore.options import BATCH_TOKENS, LayerChoice, Output
 from elmore.text.batching import Batch, plan_batches
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = [
     "BATCH_TOKENS",

@@ -30,7 +30,7 @@ from elmore.options import Compute, ComputeOptions, Output, OutputOptions
 from elmore.published.catalog import bundled_model
 from elmore.text.reading import Reading
 from elmore.text.segmenter import sendable
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

@@ -16,7 +16,7 @@ from elmore.embedding.results import SentenceLayers
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import SenseVectors
 from elmore.language_model.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 from elmore.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
 from elmore.text.batching import plan_batches
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

@@ -20,7 +20,7 @@ from elmore.compute.softmax import log_sum
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

@@ -19,7 +19,7 @@ from elmore.language_model.perplexity import mean_perplexity
 from elmore.language_model.predictions import LanguageModel, Logs
 from elmore.options import StreamOptions
 from elmore.text.batching import plan_batches
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

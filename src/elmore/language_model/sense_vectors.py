@@ -29,7 +29,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.language_model.likely_words import PlacePredictor, check_places
 from elmore.language_model.predictions import read_sentence
 from elmore.language_model.word_uses import find_uses
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo

@@ -19,7 +19,7 @@ from elmore.embedding.results import LayerChoice, unit
 from elmore.embedding.stream import BATCH_TOKENS, embed_stream, finish_of
 from elmore.errors import ConfigError
 from elmore.options import Output
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 __all__ = ["Centroid", "first_centres", "k_means", "sense_centroids", "word_centroids"]
 

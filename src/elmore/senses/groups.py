@@ -16,7 +16,7 @@ from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
 from elmore.report import PICTURES, Report, Reported, Row
 from elmore.senses.centroids import first_centres, k_means
 from elmore.senses.index import Index, Rows, Use
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import write_word_vectors
 
 __all__ = [

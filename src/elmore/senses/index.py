@@ -60,7 +60,7 @@ from elmore.text.segmenter import (
     split_function,
     tokenizer_name,
 )
-from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.senses.find import Concordance

@@ -26,7 +26,7 @@ from elmore.serve.metrics import Metrics
 from elmore.serve.settings import Settings
 
 if TYPE_CHECKING:
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 __all__ = ["Batcher", "Item", "compute", "likely", "scores", "senses", "vectors"]
 

@@ -31,7 +31,7 @@ from starlette.responses import Response
 from elmore.base.messages import shown
 
 if TYPE_CHECKING:
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 __all__ = [
     "ERRORS",

@@ -45,7 +45,7 @@ from elmore.tasks.own.light import LightTagger, load_all
 
 if TYPE_CHECKING:
     from elmore.language_model.sense_vectors import SenseVectors
-    from elmore.text.sentence import Sentence
+    from elmore.text.tokenizer import Sentence
 
 __all__ = ["Routes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +18,6 @@ _BEGIN_SENTENCE, _END_SENTENCE, _BEGIN_WORD, _END_WORD, _PAD = 257, 258, 259, 26
 
 # The entry of a dictionary that fills a row.
 PADDING = "<pad>"
-
-
-class Alphabet(Protocol):
-    """What turns tokens into rows of character ids; 0 is not a character of any alphabet."""
-
-    @property
-    def kind(self) -> str:
-        """The name under which a model folder stores the alphabet."""
-
-    @property
-    def n_characters(self) -> int:
-        """Number of characters; ids run from 1 to this."""
-
-    @property
-    def max_chars(self) -> int:
-        """Columns of a row."""
-
-    @property
-    def markers(self) -> tuple[str, str]:
-        """The tokens that open and close a sentence."""
-
-    def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """The character ids of tokens, (n_tokens, max_chars)."""
-
-    def count_cut(self, tokens: Sequence[str]) -> int:
-        """Count the tokens that are longer than the model reads."""
 
 
 class ByteAlphabet:
@@ -65,6 +39,7 @@ class ByteAlphabet:
         self.max_chars = max_chars
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """The character ids of tokens, (n_tokens, max_chars)."""
         room = self.max_chars - 2
         rows = [token.encode("utf-8", "ignore")[:room] for token in tokens]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -139,6 +114,7 @@ class DictionaryAlphabet:
         return self._ids[PADDING]
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """The character ids of tokens, (n_tokens, max_chars)."""
         ids, room = self._ids, self.max_chars - 2
         before, after, unknown = ids["<eow>"], ids["<bow>"], ids["<oov>"]
         rows = np.full((len(tokens), self.max_chars), self.padding, np.int32)
@@ -153,3 +129,7 @@ class DictionaryAlphabet:
     def count_cut(self, tokens: Sequence[str]) -> int:
         """Count the tokens of more than `max_chars` - 2 characters."""
         return sum(len(token) > self.max_chars - 2 for token in tokens)
+
+
+# What turns tokens into rows of character ids from 1; 0 is not a character of any alphabet.
+Alphabet: TypeAlias = ByteAlphabet | DictionaryAlphabet

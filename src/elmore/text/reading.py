@@ -23,9 +23,8 @@ from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
 from elmore.text.records import LINES, Lines, Records, Text, as_text
 from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
-from elmore.text.sentence import Sentence
 from elmore.text.splitter import sentence_spans, split_sentences
-from elmore.text.tokenizer import Convention
+from elmore.text.tokenizer import Convention, Sentence
 
 __all__ = [
     "STDIN",

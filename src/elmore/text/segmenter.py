@@ -9,8 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from elmore.base.messages import shown
 from elmore.errors import ConfigError
-from elmore.text.sentence import Sentence
-from elmore.text.tokenizer import CONVENTIONS, Convention, tokenize
+from elmore.text.tokenizer import CONVENTIONS, Convention, Sentence, tokenize
 
 __all__ = ["Split", "Tokenizer", "is_convention", "sendable", "split_function", "tokenizer_name"]
 

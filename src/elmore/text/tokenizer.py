@@ -23,14 +23,23 @@ made so that a model meets one spelling only:
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from typing import Final, Literal, TypeAlias, get_args
 
-from elmore.errors import ConfigError
-from elmore.text.sentence import Sentence
+from elmore.errors import ConfigError, InputError
 
-__all__ = ["ABBREVIATIONS", "CONVENTIONS", "Convention", "respell", "tokenize", "word_set"]
+__all__ = [
+    "ABBREVIATIONS",
+    "CONVENTIONS",
+    "Convention",
+    "Sentence",
+    "respell",
+    "tokenize",
+    "word_set",
+]
 
 Convention: TypeAlias = Literal["ptb", "billion-word", "unicode", "spaces"]
 CONVENTIONS: Final[tuple[Convention, ...]] = get_args(Convention)
@@ -39,18 +48,39 @@ CONVENTIONS: Final[tuple[Convention, ...]] = get_args(Convention)
 _Piece: TypeAlias = tuple[str, int, int]
 
 
-class _Late:
-    """A pattern that is compiled when it is first used: most words never need the large ones."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Sentence:
+    """Hold the tokens of one sentence, without any sentence marker.
 
-    def __init__(self, source: Callable[[], str], flags: re.RegexFlag = re.NOFLAG) -> None:
-        self._source, self._flags = source, flags
+    Args:
+        tokens: the tokens, kept verbatim.
+        spans: for each token the characters ``text[start:end]`` it was made from; None when the
+            tokens came ready-made and there is no text to point into.
 
-    def __call__(self) -> re.Pattern[str]:
-        if self._made is None:
-            self._made = re.compile(self._source(), self._flags)
-        return self._made
+    Raises:
+        InputError: when there are not as many spans as tokens.
+    """
 
-    _made: re.Pattern[str] | None = None
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.spans is not None and len(self.spans) != len(self.tokens):
+            raise InputError(
+                f"{len(self.tokens)} tokens but {len(self.spans)} spans; "
+                "give one (start, end) for each token, or spans=None"
+            )
+
+    def __len__(self) -> int:
+        """Count the tokens."""
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"Sentence({reprlib.repr(self.tokens)}, n_tokens={len(self)})"
+
+
+# Patterns are compiled when they are first used: most words never need the large ones.
+_compiled = cache(re.compile)
 
 
 def word_set(table: str) -> frozenset[str]:
@@ -158,55 +188,50 @@ _HOSTS: Final = "com|org|net|edu|gov|info|io|co|uk|de|fr|eu"
 
 # Every repetition that may fail after the fact is bounded, and every other one is possessive or
 # consumes what it has read: no chunk costs more than linear time.
-_MASTER: Final = _Late(
-    lambda: "|".join(
-        (
-            r"(?P<address>(?i:https?://|ftp://|file://|mailto:)[^\s<>\"“”«»]+"
-            r"|(?i:www\.)[^\s<>\"“”«»]+"
-            rf"|(?<!\w)(?:[\w-]{{1,63}}\.){{1,6}}(?:{_HOSTS})/[^\s<>\"“”«»]+)",
-            r"(?P<mail>[^\W_][\w.+%-]{0,63}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})",
-            r"(?P<tag>(?<!\w)(?:@(?=[^\W\d])\w+|\#(?=\d{0,9}[^\W\d])\w+))",
-            r"(?P<face>(?<![:;=(])[:;=]['’]?-?[)(\]\[](?![\w(])|[:;=]-[DPpOoSs/\\|*3](?!\w)"
-            r"|(?<!\w)(?:[:;=][DPpOo|](?!\w)|:[/\\*](?![\w/])|:['’]\(|<\/?3(?![\w.,])"
-            r"|\^_+\^|-_+-|[oO]_[oO](?!\w)|>[:.]<|>:-?[()]|\\o/|¯\\_\(ツ\)_/¯))",
-            rf"(?P<picture>[\U0001F1E6-\U0001F1FF]{{2}}|[0-9#*]\uFE0F?\u20E3"
-            rf"|{_PICTURE}(?:\u200D{_PICTURE})*+)",
-            rf"(?P<clitic>(?<!\w)[{_APOSTROPHES}](?i:s|re|ve|ll|d|m|t)(?!{_CHAR}))",
-            rf"(?P<elided>(?<!\w)[{_APOSTROPHES}](?:\d\ds?|(?i:em|til|till|cause|cos|bout|round|tween"
-            rf"|neath|gainst|un|uns|tis|twas|twere|twill|n[{_APOSTROPHES}]?))(?!{_CHAR}))",
-            r"(?P<language>(?<!\w)(?:C\+\+|[CF]\#)(?!\w))",
-            r"(?P<dollars>(?<!\w)(?:US|AU|CA|HK|NZ|NT|[ACNRSZ])\$(?=\d|$))",
-            rf"(?P<word>(?:(?<![^(\[{{\"“])(?:[-+−]?\.?(?=\d)|\.(?=[a-z]|NET)))?"
-            rf"(?:(?<!\w)(?:(?:{_LETTER}\.){{2,}}+(?!{_CHAR})|(?:{_LETTER}\.)+{_LETTER}(?!{_CHAR}))"
-            rf"|{_CHAR}++)(?:{_JOINT}{_CHAR}++)*+)",
-            rf"(?P<unspaced>[{_HAN}][\uFE00-\uFE0F\U000E0100-\U000E01EF]?"
-            rf"|[{_HIRAGANA}][{_HIRAGANA}ー{_GLUE}]*+|[{_KATAKANA}][{_KATAKANA}{_GLUE}]*+|"
-            + "|".join(rf"[{script}][{script}{_GLUE}\u200B]*+" for script in _UNSPACED)
-            + ")",
-            r"(?P<quote>``|''|’’|‘‘|[“”\"])",
-            r"(?P<other>\.{2,}|…+|-{2,}|[‒–—―─]+|[!?！？‼⁇⁈⁉]+"
-            r"|(?P<same>[^\w\s()\[\]{}'’‘‹›«»「」『』（）【】《》〈〉.,;:¿¡])(?P=same)+|.)",
-        )
-    ),
-    re.DOTALL,
-)
-_CLITICS: Final[dict[str, _Late]] = {
-    "ptb": _Late(
-        lambda: (
-            rf"(?<=\w)(?i:n[{_APOSTROPHES}]t|[{_APOSTROPHES}](?:s|re|ve|ll|d|m))$|(?<=\.)[{_APOSTROPHES}]s$"
-        )
-    ),
-    "billion-word": _Late(
-        lambda: rf"(?<=\w)(?i:[{_APOSTROPHES}](?:t|s|re|ve|ll|d|m))$|(?<=\.)[{_APOSTROPHES}]s$"
-    ),
-    "unicode": _Late(lambda: r"(?!)"),  # nothing
-}
-_DOTTED_ABBREVIATION: Final = _Late(
-    lambda: (
-        rf"(?:[A-Z][a-z]{{0,2}}|[a-z])(?:\.(?:[A-Z][a-z]?|[a-z]))+|(?:{_LETTER}\.)+{_LETTER}|[\d:]+[ap]\.m"
+_MASTER: Final = "|".join(
+    (
+        r"(?P<address>(?i:https?://|ftp://|file://|mailto:)[^\s<>\"“”«»]+"
+        r"|(?i:www\.)[^\s<>\"“”«»]+"
+        rf"|(?<!\w)(?:[\w-]{{1,63}}\.){{1,6}}(?:{_HOSTS})/[^\s<>\"“”«»]+)",
+        r"(?P<mail>[^\W_][\w.+%-]{0,63}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})",
+        r"(?P<tag>(?<!\w)(?:@(?=[^\W\d])\w+|\#(?=\d{0,9}[^\W\d])\w+))",
+        r"(?P<face>(?<![:;=(])[:;=]['’]?-?[)(\]\[](?![\w(])|[:;=]-[DPpOoSs/\\|*3](?!\w)"
+        r"|(?<!\w)(?:[:;=][DPpOo|](?!\w)|:[/\\*](?![\w/])|:['’]\(|<\/?3(?![\w.,])"
+        r"|\^_+\^|-_+-|[oO]_[oO](?!\w)|>[:.]<|>:-?[()]|\\o/|¯\\_\(ツ\)_/¯))",
+        rf"(?P<picture>[\U0001F1E6-\U0001F1FF]{{2}}|[0-9#*]\uFE0F?\u20E3"
+        rf"|{_PICTURE}(?:\u200D{_PICTURE})*+)",
+        rf"(?P<clitic>(?<!\w)[{_APOSTROPHES}](?i:s|re|ve|ll|d|m|t)(?!{_CHAR}))",
+        rf"(?P<elided>(?<!\w)[{_APOSTROPHES}](?:\d\ds?|(?i:em|til|till|cause|cos|bout|round|tween"
+        rf"|neath|gainst|un|uns|tis|twas|twere|twill|n[{_APOSTROPHES}]?))(?!{_CHAR}))",
+        r"(?P<language>(?<!\w)(?:C\+\+|[CF]\#)(?!\w))",
+        r"(?P<dollars>(?<!\w)(?:US|AU|CA|HK|NZ|NT|[ACNRSZ])\$(?=\d|$))",
+        rf"(?P<word>(?:(?<![^(\[{{\"“])(?:[-+−]?\.?(?=\d)|\.(?=[a-z]|NET)))?"
+        rf"(?:(?<!\w)(?:(?:{_LETTER}\.){{2,}}+(?!{_CHAR})|(?:{_LETTER}\.)+{_LETTER}(?!{_CHAR}))"
+        rf"|{_CHAR}++)(?:{_JOINT}{_CHAR}++)*+)",
+        rf"(?P<unspaced>[{_HAN}][\uFE00-\uFE0F\U000E0100-\U000E01EF]?"
+        rf"|[{_HIRAGANA}][{_HIRAGANA}ー{_GLUE}]*+|[{_KATAKANA}][{_KATAKANA}{_GLUE}]*+|"
+        + "|".join(rf"[{script}][{script}{_GLUE}\u200B]*+" for script in _UNSPACED)
+        + ")",
+        r"(?P<quote>``|''|’’|‘‘|[“”\"])",
+        r"(?P<other>\.{2,}|…+|-{2,}|[‒–—―─]+|[!?！？‼⁇⁈⁉]+"
+        r"|(?P<same>[^\w\s()\[\]{}'’‘‹›«»「」『』（）【】《》〈〉.,;:¿¡])(?P=same)+|.)",
     )
 )
-_ACRONYM: Final = _Late(lambda: rf"(?:{_LETTER}\.){{2,}}+")
+_CLITICS: Final = {
+    "ptb": (
+        rf"(?<=\w)(?i:n[{_APOSTROPHES}]t|[{_APOSTROPHES}](?:s|re|ve|ll|d|m))$"
+        rf"|(?<=\.)[{_APOSTROPHES}]s$"
+    ),
+    "billion-word": (
+        rf"(?<=\w)(?i:[{_APOSTROPHES}](?:t|s|re|ve|ll|d|m))$|(?<=\.)[{_APOSTROPHES}]s$"
+    ),
+    "unicode": r"(?!)",  # nothing
+}
+_DOTTED_ABBREVIATION: Final = (
+    r"(?:[A-Z][a-z]{0,2}|[a-z])(?:\.(?:[A-Z][a-z]?|[a-z]))+"
+    rf"|(?:{_LETTER}\.)+{_LETTER}|[\d:]+[ap]\.m"
+)
+_ACRONYM: Final = rf"(?:{_LETTER}\.){{2,}}+"
 _ADDRESS_END: Final = ".,;:!?'’\"”)]}>…*_"
 _CLOSERS: Final = re.compile(r"[)\]}\"'”’»,;:]*+\Z")
 _CHUNK: Final = re.compile(r"\S+")
@@ -284,7 +309,7 @@ def _keeps_period_before(text: str, end: int, chunk: str) -> bool:
 
 
 def _split(
-    clitics: _Late, fused: bool, chunk: str, keep_period: bool | None
+    clitics: str, fused: bool, chunk: str, keep_period: bool | None
 ) -> tuple[_Piece, ...] | None:
     """Cut a chunk of text without white space.
 
@@ -303,7 +328,7 @@ def _split(
     pieces: list[_Piece] = []
     at, n = 0, len(chunk)
     while at < n:
-        match = _MASTER().match(chunk, at)
+        match = _compiled(_MASTER, re.DOTALL).match(chunk, at)
         if match is None:  # unreachable: the last alternative takes any character
             break
         kind, end = match.lastgroup, match.end()
@@ -379,11 +404,11 @@ def _word_end(chunk: str, start: int, end: int) -> int:
 
 
 def _cut_word(
-    chunk: str, start: int, end: int, clitics: _Late, fused: bool, pieces: list[_Piece]
+    chunk: str, start: int, end: int, clitics: str, fused: bool, pieces: list[_Piece]
 ) -> None:
     """Cut clitics off a word, and periods that should have had a space after them."""
     tail: list[_Piece] = []
-    while match := clitics().search(chunk, max(start, end - 4), end):
+    while match := _compiled(clitics).search(chunk, max(start, end - 4), end):
         a = match.start()
         if a == start:
             break
@@ -409,13 +434,13 @@ def _cut_dotted(word: str, start: int, pieces: list[_Piece]) -> None:
         return
     together = (
         (last.lower() in _SUFFIXES and not last.istitle())
-        or _DOTTED_ABBREVIATION().fullmatch(word) is not None
+        or _compiled(_DOTTED_ABBREVIATION).fullmatch(word) is not None
         or word.islower()
     )
     a = 0
     if not together:
         at = 1
-        if acronym := _ACRONYM().match(word):
+        if acronym := _compiled(_ACRONYM).match(word):
             at = acronym.end()
             if word[at : at + 1].isupper():  # G.N.Qureshi
                 pieces.append((word[:at], start, start + at))
@@ -440,7 +465,7 @@ def _cut_dotted(word: str, start: int, pieces: list[_Piece]) -> None:
 def _is_abbreviation(word: str) -> bool:
     """Say whether a word without its period is always written with one."""
     return word in ABBREVIATIONS or (
-        "." in word and _DOTTED_ABBREVIATION().fullmatch(word) is not None
+        "." in word and _compiled(_DOTTED_ABBREVIATION).fullmatch(word) is not None
     )
 
 

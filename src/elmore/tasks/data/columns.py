@@ -15,8 +15,8 @@ from typing import Any, Literal
 from elmore.base.messages import shown
 from elmore.errors import InputError
 from elmore.tasks.data.tags import Span
-from elmore.text.conll import TaggedSentence, conllu_sentences, split_columns
 from elmore.text.reading import numbered_lines
+from elmore.text.records import TaggedSentence, conllu_sentences, split_columns
 
 TagKind = Literal["upos", "xpos"]
 _BEGIN, _END = "#begin document", "#end document"

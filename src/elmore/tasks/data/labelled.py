@@ -22,9 +22,8 @@ from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import read_conllu
 from elmore.tasks.data.tags import JOINT, is_tag
 from elmore.tasks.predictions import Classified, Predictor, Tagged
-from elmore.text.conll import column_sentences
 from elmore.text.reading import numbered_lines
-from elmore.text.records import Text, data_suffix, json_lines, table_rows
+from elmore.text.records import Text, column_sentences, data_suffix, json_lines, table_rows
 
 # Names of columns that need not be named, in the order of preference.
 _TEXT = ("text", "sentence", "review", "content", "comment", "message", "document", "body", "title")

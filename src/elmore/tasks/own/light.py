@@ -50,8 +50,7 @@ from elmore.tasks.predictions import (
 )
 from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, split_function
-from elmore.text.sentence import Sentence
-from elmore.text.tokenizer import respell
+from elmore.text.tokenizer import Sentence, respell
 
 Array = NDArray[np.float32]
 # As in `LightNetwork`.

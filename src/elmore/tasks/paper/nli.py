@@ -33,7 +33,7 @@ from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.scores import class_scores
 from elmore.tasks.task import Task
-from elmore.text.conll import split_columns
+from elmore.text.records import split_columns
 from elmore.text.tokenizer import tokenize
 
 # The order is that of the network's outputs: saved models depend on it.
