@@ -1,4 +1,4 @@
-"""The few names of flair that docs/flair.md uses, for machines on which it is not installed."""
+"""The few names of flair that docs/libraries.md uses, for machines on which it is not installed."""
 
 from __future__ import annotations
 

@@ -18,22 +18,17 @@ from small_tasks import write_data
 from elmore import Elmo, __version__
 
 ROOT = Path(__file__).resolve().parents[2]
-# Those below api/ are made of docstrings, whose examples other tests run.
+# The reference is made of docstrings, whose examples other tests run.
 PAGES = [
     ROOT / "README.md",
-    *sorted(
-        page
-        for page in (ROOT / "docs").rglob("*.md")
-        # Reference pages have no blocks of their own; notebooks are run by test_notebooks.py.
-        if page.name != "reference.md"
-    ),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name != "reference.md"),
 ]
 
 WORDS = "the plant bank river fell grew rain stocks she it a of on and then rates money old".split()
 
 
 def prepare_place(place: Path) -> None:
-    """Put everything into a folder that the pages speak of."""
+    """Put the files that the pages use into a folder."""
     write_pair(place, make_options(), seed=3)
     lines = [
         " ".join(WORDS[(7 * k + j * j) % len(WORDS)] for j in range(4 + k % 9)) + " ."
@@ -51,8 +46,8 @@ def prepare_place(place: Path) -> None:
     for name in ("train.conll", "dev.conll"):
         write_data("ner", place).rename(place / name)
     (place / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *WORDS]) + "\n", "utf-8")
-    for name in ("novels.txt", "news.txt"):
-        shutil.copy(ROOT / "docs/assets/uses" / name, place)
+    shutil.copytree(ROOT / "docs/assets/uses", place / "docs/assets/uses")
+    shutil.copytree(ROOT / "docs/assets/uses", place, dirs_exist_ok=True)
     shutil.copytree(DATA / "tf1_characters", place / "bilm-checkpoint")
     shutil.copytree(DATA / "manylangs_both", place / "manylangs-model")
     shutil.copy(DATA / "allennlp_tagger.tar.gz", place / "tagger.tar.gz")
@@ -107,7 +102,7 @@ def test_code_blocks_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
     monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
-    if page.name == "flair.md" and importlib.util.find_spec("flair") is None:
+    if page.name == "libraries.md" and importlib.util.find_spec("flair") is None:
         for name, module in flair_stand_in.modules().items():
             monkeypatch.setitem(sys.modules, name, module)
     if page.name == "distributed.md":

@@ -1,4 +1,4 @@
-"""The samples of files in docs/tasks-train.md are what the readers read."""
+"""The samples of files in docs/tasks.md are what the readers read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_tasks import NAMES, task_class
 
-PAGE = Path(__file__).parents[2] / "docs" / "tasks-train.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 EXAMPLES = {
     "tag": 1,
     "classify": 2,
