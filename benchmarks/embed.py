@@ -1,8 +1,8 @@
-"""How fast are vectors? Our ways of computing beside others', in one interleaved run.
+"""How fast are vectors? elmore and a step-by-step LSTM, in one interleaved run.
 
     python benchmarks/embed.py --text corpus.txt            # both published sizes
     python benchmarks/embed.py --text corpus.txt --size small --tokens 20000 --rounds 3
-    python benchmarks/embed.py --model my-model             # a trained model beside them
+    python benchmarks/embed.py --model my-model             # a trained model
 
 Weights of the published sizes are random (in bilm-tf's distributions); the text is real. `cold`
 starts with an empty word cache, `warm` has seen the text once. Single sentences have 20 tokens; a
@@ -147,7 +147,7 @@ def flops(config: BiLmConfig) -> tuple[float, float]:
 
 
 def read_text(path: Path, n_tokens: int) -> list[list[str]]:
-    """Read whole sentences until there are enough tokens."""
+    """Read sentences until there are enough tokens."""
     sentences, count = [], 0
     with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8") as stream:
         for line in stream:

@@ -2,7 +2,7 @@
 
 Convolutions over all 50 columns of every token, a cell written step by step (or torch's own LSTM
 with `proj_size`, which cannot clip), a sampled softmax with a comparison matrix for accidental hits
-and gradients of the whole table, dense Adagrad.
+and gradients of the complete table, dense Adagrad.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elmore.training.bilm.batches import LmBatch
 
 
 class PlainStep(nn.Module):
-    """A whole training step of both directions."""
+    """A training step of both directions."""
 
     def __init__(self, config: BiLmConfig, n_words: int, lr: float, *, library: bool) -> None:
         super().__init__()

@@ -5,9 +5,9 @@
     python benchmarks/senses.py groups --data wsd/
     python benchmarks/senses.py change --text corpus.txt
 
-*vectors*: homonyms told apart, and places per second beside plain embedding. *index*: an index for
-200 words and for all frequent words beside plain embedding, its size, and the time to open and to
-ask it; each in a process of its own, one thread. 20 M tokens take two to three hours:
+*vectors*: homonyms, and positions per second compared with plain embedding. *index*: an index of
+200 words and of all frequent words, compared with plain embedding, its size, and the time to open
+and to search it; each in a process of its own, one thread. 20 M tokens take two to three hours:
 `index --text wiki.txt --tokens 20_000_000 --min-count 100`. *groups*: how well the groups of
 `Index.senses` agree with the senses of SemCor and of five test sets. *change*: made-up change.
 Sense disambiguation is measured by `elmore analyze wsd`. Times are CPU seconds of one thread.

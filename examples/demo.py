@@ -1,4 +1,4 @@
-"""Two words with two meanings each: the model inside the package tells them apart."""
+"""Compare uses of two words that have two meanings each, with the included model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from elmore.senses import sense_vectors  # noqa: E402
 from elmore.text.tokenizer import Sentence  # noqa: E402
 
 USES = {
-    "bank": [
-        "She sat down on the bank of the river.",
-        "Trees grew on the muddy bank of the stream.",
-        "The bank raised its interest rates.",
-        "He borrowed the money from a bank.",
+    "match": [
+        "Jack fidgeted, lit a match and blew it out.",
+        "I threw a match without looking.",
+        "The match was held at the stadium in Lens.",
+        "The winner of the match takes top spot.",
     ],
-    "play": [
-        "Hamlet is a play by Shakespeare.",
-        "We saw a new play at the theatre.",
-        "They play football every week.",
-        "He wants to play for another team.",
+    "court": [
+        "A court ruled that the law was invalid.",
+        "The court ordered her to pay the costs.",
+        "They walked across the court of the castle.",
+        "The windows look into a small court.",
     ],
 }
 
@@ -53,7 +53,7 @@ def main() -> None:
         views = [cosine(vectors[:, layer], vectors[:, layer]) for layer in (0, 2)]
         for text, *rows in zip(texts, *views, senses.similarity(), strict=True):
             print(f"  {text:44}  {'   '.join(map(_row, rows))}")
-        print(f"What could stand in the place of '{word}'?")
+        print(f"Which words fit in the place of '{word}'?")
         for row, text in enumerate(texts):
             print(f"  {text:44}  {', '.join(name for name, _ in senses.words(row, 6))}")
     print("\nDraw it: python examples/senses.py senses.svg   More: README.md")
@@ -64,7 +64,7 @@ def _row(values: np.ndarray) -> str:
 
 
 def _installed_megabytes() -> tuple[float, float]:
-    """Size of the models and of all packages beside them; pip itself does not count."""
+    """The size of the models, and of all other packages except pip."""
     model = other = 0
     for path in Path(sysconfig.get_path("purelib")).rglob("*"):
         if path.is_file() and not {"pip", "setuptools"} & set(path.parts):

@@ -1,4 +1,4 @@
-"""Sentiment of SST with scikit-learn, ELMo beside TF-IDF: `python examples/sst_sklearn.py DATA`.
+"""Sentiment of SST with scikit-learn, ELMo and TF-IDF: `python examples/sst_sklearn.py DATA`.
 
 DATA holds train.txt.xz, dev.txt.xz and test.txt.xz of the Stanford Sentiment Treebank, plain or
 compressed. Each classifier's strength of regularisation is the one that does best on dev.
