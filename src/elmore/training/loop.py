@@ -39,19 +39,12 @@ class StepReport(NamedTuple):
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often things happen.
+    """How often things happen."""
 
-    Attributes:
-        log_steps: steps between lines of the log.
-        save_minutes: minutes between states to resume from.
-        evaluate_every: units of `Trainable.seen` between evaluations; 0 for the end only.
-        patience: evaluations without a better score after which to end; 0 for never.
-    """
-
-    log_steps: int
-    save_minutes: float
-    evaluate_every: int
-    patience: int
+    log_steps: int  # steps between lines of the log
+    save_minutes: float  # minutes between states to resume from
+    evaluate_every: int  # units of `Trainable.seen` between evaluations; 0 for the end only
+    patience: int  # evaluations without a better score after which to end; 0 for never
 
 
 class Trainable(ABC):
@@ -131,15 +124,9 @@ def train(
 ) -> None:
     """Train until the run has come to its end, or a signal asks to stop.
 
-    Args:
-        trainable: what to train.
-        run: its folder.
-        cadence: how often to log, evaluate and save.
-        unit: what `trainable.seen` counts, for the log.
-        score: makes one number of an evaluation; higher is better.
-        main: whether this process writes.
-        report: gets every line of the log as it is written.
-        agree: makes all processes take the same decision.
+    `unit` is what `trainable.seen` counts. `score` makes one number of an evaluation; higher is
+    better. `report` gets every line of the log. Only the process that is `main` writes, and `agree`
+    makes all processes take the same decision.
 
     Raises:
         Stopped: after a signal, with everything saved.
@@ -185,7 +172,7 @@ def train(
                 evaluate()
                 evaluated_at = trainable.seen
             # One process may get the signal, or see the clock, a step before the others.
-            stop = agree(asked.number is not None)
+            stop = agree(bool(asked))
             due = agree(time.monotonic() - last_save >= cadence.save_minutes * 60)
             if (due or stop) and not ended():
                 trainable.save_state()
@@ -196,7 +183,7 @@ def train(
             # A run that has just come to its end goes on to it: stopped here, it would have no
             # last evaluation and no model.
             if stop and not ended():
-                raise Stopped(asked.number or signal.SIGTERM, trainable.step_number)
+                raise Stopped(asked[0] if asked else signal.SIGTERM, trainable.step_number)
         if evaluated_at != trainable.seen:
             evaluate()
         # The model first: once a state says that the run is finished, no resume writes it.
@@ -220,41 +207,31 @@ class _LogMeans:
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
-        self._reset()
-
-    def _reset(self) -> None:
-        self._losses: dict[str, float] = {}
-        self._seen = 0
-        self._last = StepReport({}, 0.0, 0.0)
+        self._steps: list[tuple[StepReport, int]] = []
         self._started = time.monotonic()
 
     def add(self, done: StepReport, seen: int) -> None:
-        for name, loss in done.losses.items():
-            self._losses[name] = self._losses.get(name, 0.0) + loss * seen
-        self._seen += seen
-        self._last = done
+        self._steps.append((done, seen))
 
     def summary(self) -> dict[str, Any]:
         """The means; the next window starts."""
-        seconds = time.monotonic() - self._started
+        seen = sum(count for _, count in self._steps)
+        last = self._steps[-1][0]
+        sums = {name: sum(d.losses[name] * n for d, n in self._steps) for name in last.losses}
         line = {
-            "loss": {name: total / self._seen for name, total in self._losses.items()},
-            "lr": self._last.lr,
-            "norm": self._last.norm,
-            f"{self._unit}_per_s": self._seen / max(seconds, 1e-9),
+            "loss": {name: total / seen for name, total in sums.items()},
+            "lr": last.lr,
+            "norm": last.norm,
+            f"{self._unit}_per_s": seen / max(time.monotonic() - self._started, 1e-9),
         }
-        self._reset()
+        self._steps, self._started = [], time.monotonic()
         return line
 
 
-class _Asked:
-    number: int | None = None
-
-
 @contextmanager
-def _signals() -> Iterator[_Asked]:
+def _signals() -> Iterator[list[int]]:
     """Note SIGINT and SIGTERM instead of dying; a second one acts at once."""
-    asked = _Asked()
+    asked: list[int] = []
     # Python lets only the main thread set handlers; elsewhere signals keep their meaning.
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -262,7 +239,7 @@ def _signals() -> Iterator[_Asked]:
     before: dict[int, Any] = {}
 
     def note(number: int, frame: object) -> None:
-        asked.number = number
+        asked.append(number)
         # From now on it acts as before, so a second one ends a step that hangs.
         signal.signal(number, before[number])
 

@@ -45,7 +45,6 @@ _FREE_KEYS = ("optimizer.lr", "optimizer.muon_lr", "optimizer.clip_norm")
 _FIXED_KEYS = ("run.autocast",)  # it rounds what is learned
 # All that a run folder holds, with the text of a fine-tuning; nothing else is ever removed.
 _OWN = {
-    "curve.svg",
     *("recipe.json", "log.jsonl", "lock", "checkpoint", "best", "resume"),
     *("data", "vocab.txt", "tensorboard", "report.json", "results.json", "curve.svg"),
 }

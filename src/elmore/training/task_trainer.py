@@ -33,50 +33,29 @@ _LENGTH_NOISE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class LearningRecipe:
-    """How gradients become steps.
-
-    Attributes:
-        name: the optimizer.
-        lr: its rate.
-        beta1: first moment of Adam; rho of Adadelta.
-        beta2: second moment of Adam.
-        epsilon: guard of the division.
-        clip_norm: largest norm of all gradients together, or None.
-        clip_value: largest single gradient, or None.
-        l2: strength of the pull of all matrices towards 0.
-        average: decay of a running mean of the weights, which evaluations use; 0 for none.
-    """
+    """How gradients become steps."""
 
     name: Literal["adam", "adadelta", "adagrad"] = "adam"
     lr: Positive = 0.001
-    beta1: BelowOne = 0.9
-    beta2: BelowOne = 0.999
-    epsilon: Positive = 1e-8
-    clip_norm: Positive | None = None
-    clip_value: Positive | None = None
-    l2: NonNegative = 0.0
-    average: BelowOne = 0.0
+    beta1: BelowOne = 0.9  # first moment of Adam; rho of Adadelta
+    beta2: BelowOne = 0.999  # second moment of Adam
+    epsilon: Positive = 1e-8  # guard of the division
+    clip_norm: Positive | None = None  # largest norm of all gradients together
+    clip_value: Positive | None = None  # largest single gradient
+    l2: NonNegative = 0.0  # strength of the pull of all matrices towards 0
+    average: BelowOne = 0.0  # decay of a mean of the weights, which evaluations use; 0 for none
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaceRecipe:
-    """How long, and how the rate changes.
+    """How long, and how the rate changes."""
 
-    Attributes:
-        epochs: largest number of passes over the data; 0 to fit it to the size of the data.
-        steps: largest number of steps, or None for no bound but the epochs.
-        patience: end after this many evaluations without a better score; 0 for never.
-        halve_patience: halve the rate after this many evaluations without a better score; -1 for
-            never.
-        decay: multiply the rate by this every `decay_steps`; 1 for a constant rate.
-        decay_steps: steps between.
-    """
-
-    epochs: Whole = 0
-    steps: Count | None = None
-    patience: Whole = 0
+    epochs: Whole = 0  # largest number of passes; 0 to fit it to the size of the data
+    steps: Count | None = None  # largest number of steps; None for no bound but the epochs
+    patience: Whole = 0  # end after this many evaluations without a better score; 0 for never
+    # Halve the rate after this many evaluations without a better score; -1 for never.
     halve_patience: Annotated[int, Meta(ge=-1)] = -1
-    decay: Positive = 1.0
+    decay: Positive = 1.0  # multiply the rate by this every `decay_steps`
     decay_steps: Count = 1
 
 

@@ -70,9 +70,11 @@ def fine_tune(
         device: where to compute.
         progress: as in `pretrain`; it begins with the model and an estimate of the time.
     """
-    if tokenizer is None and not isinstance(model, str | Path | tuple):
-        tokenizer = model.engine.compute.tokenizer
-    checkpoint = _checkpoint(model)
+    if isinstance(model, str | Path | tuple):
+        checkpoint = read_checkpoint(model)
+    else:
+        checkpoint = model.checkpoint
+        tokenizer = model.engine.compute.tokenizer if tokenizer is None else tokenizer
     if tokenizer is None and not tokenized:
         checkpoint.warn_of_tokenizer()
     tokenizer = checkpoint.tokenizer if tokenizer is None else tokenizer
@@ -131,10 +133,6 @@ def _plan(
         f"fine-tuning {shown(checkpoint.origin, 120)} on {data.n_tokens:,} tokens: {tokens:,} "
         f"tokens to read, about {readable_time(seconds)}{patience}"
     )
-
-
-def _checkpoint(model: Elmo | ModelPath) -> Checkpoint:
-    return read_checkpoint(model) if isinstance(model, str | Path | tuple) else model.checkpoint
 
 
 def _prepare(

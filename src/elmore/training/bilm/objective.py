@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -96,23 +96,15 @@ class Objective:
         # Each direction has a leaf of its own: a shared one would be a race.
         learns = parts[0].requires_grad
         leaves = [vectors.detach().requires_grad_(learns) for _ in batch.rows]
-        done = self.run(
-            [
-                self._job(d, batch, leaf, state, losses[d], scale, generators[d])
-                for d, leaf in enumerate(leaves)
-            ]
-        )
+        jobs = [
+            partial(self._learn, d, batch, leaf, state, losses[d], scale, generators[d])
+            for d, leaf in enumerate(leaves)
+        ]
+        sums, rows, hidden, cell = zip(*self.run(jobs), strict=True)
         if learns:
             grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
             self._token_backward(parts, grads[0] if len(grads) == 1 else grads[0] + grads[1])
-        return StepResult(
-            losses=tuple(result[0] for result in done),
-            rows=[result[1] for result in done],
-            state=BiLmState(
-                torch.stack([result[2] for result in done]),
-                torch.stack([result[3] for result in done]),
-            ),
-        )
+        return StepResult(sums, list(rows), BiLmState(torch.stack(hidden), torch.stack(cell)))
 
     def _nothing(self, batch: LmBatch, losses: Sequence[SoftmaxLoss], scale: float) -> StepResult:
         """The result of a batch without rows: zeros that other processes can add to."""
@@ -140,11 +132,16 @@ class Objective:
         device = self.softmax_bias.device
         words, ids = _tensor(batch.words, device), _tensor(batch.word_ids, device)
         gradients = torch.is_grad_enabled()
+        cast: dict[str, Any] = {
+            "device_type": device.type,
+            "dtype": torch.bfloat16,
+            "enabled": self.autocast,
+        }
         count = len(words) if words is not None else len(ids) if ids is not None else 0
         cuts = [count * k // self.workers.count for k in range(self.workers.count + 1)]
 
         def share(rows: slice) -> Tensor:
-            with torch.set_grad_enabled(gradients), self._casting():
+            with torch.set_grad_enabled(gradients), torch.autocast(**cast):
                 part: Tensor = self.bilm.tokens(
                     None if words is None else words[rows], None if ids is None else ids[rows]
                 )
@@ -179,29 +176,25 @@ class Objective:
         with torch.no_grad():
             vectors = torch.cat(self._token_parts(batch))
         start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
-        jobs = [self._evaluation(d, batch, vectors, start) for d in range(len(batch.rows))]
-        done = self.run(jobs)
-        after = BiLmState(torch.stack([r[1] for r in done]), torch.stack([r[2] for r in done]))
-        return [result[0] for result in done], after
+        jobs = [partial(self._judge, d, batch, vectors, start) for d in range(len(batch.rows))]
+        logs, hidden, cell = zip(*self.run(jobs), strict=True)
+        return list(logs), BiLmState(torch.stack(hidden), torch.stack(cell))
 
-    def _evaluation(
+    def _judge(
         self, d: int, batch: LmBatch, vectors: Tensor, state: BiLmState
-    ) -> Callable[[], tuple[Tensor, Tensor, Tensor]]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One direction's log likelihoods, and its state after the batch."""
         targets = torch.from_numpy(batch.targets[d]).to(vectors.device)
+        # Without gradients the layers cut their products otherwise, and the last bits of a
+        # held-out loss would differ from those of a training step.
+        with torch.enable_grad():
+            top, hidden, cell = self._read(d, batch, vectors, state, None)
+        table = (top.detach(), targets, self.softmax_weight, self.softmax_bias)
+        if self.cutoffs:
+            return adaptive_log_likelihoods(*table, self.cutoffs), hidden, cell
+        return log_likelihoods(*table), hidden, cell
 
-        def job() -> tuple[Tensor, Tensor, Tensor]:
-            # Without gradients the layers cut their products otherwise, and the last bits of a
-            # held-out loss would differ from those of a training step.
-            with torch.enable_grad():
-                top, hidden, cell = self._read(d, batch, vectors, state, None)
-            table = (top.detach(), targets, self.softmax_weight, self.softmax_bias)
-            if self.cutoffs:
-                return adaptive_log_likelihoods(*table, self.cutoffs), hidden, cell
-            return log_likelihoods(*table), hidden, cell
-
-        return job
-
-    def _job(
+    def _learn(
         self,
         d: int,
         batch: LmBatch,
@@ -210,19 +203,16 @@ class Objective:
         loss: SoftmaxLoss,
         scale: float,
         generator: torch.Generator,
-    ) -> Callable[[], tuple[float, RowGradient, Tensor, Tensor]]:
+    ) -> tuple[float, RowGradient, Tensor, Tensor]:
+        """One direction forward and back: its loss, the softmax's gradient, its state after."""
         targets = torch.from_numpy(batch.targets[d]).to(vectors.device)
-
-        def job() -> tuple[float, RowGradient, Tensor, Tensor]:
-            with torch.enable_grad():
-                top, hidden, cell = self._read(d, batch, vectors, state, generator)
-            with torch.no_grad():  # the losses bring their own gradients
-                result = loss(top.detach(), targets, self.softmax_weight, self.softmax_bias, scale)
-            if top.requires_grad:
-                top.backward(result.d_hidden)  # type: ignore[no-untyped-call]  # torch leaves it so
-            return float(result.total), result.rows, hidden, cell
-
-        return job
+        with torch.enable_grad():
+            top, hidden, cell = self._read(d, batch, vectors, state, generator)
+        with torch.no_grad():  # the losses bring their own gradients
+            result = loss(top.detach(), targets, self.softmax_weight, self.softmax_bias, scale)
+        if top.requires_grad:
+            top.backward(result.d_hidden)  # type: ignore[no-untyped-call]  # torch leaves it so
+        return float(result.total), result.rows, hidden, cell
 
     def _read(
         self,
@@ -253,12 +243,6 @@ class Objective:
         )
         top = outputs[-1] if drop is None else drop(outputs[-1])
         return top, hidden.detach(), cell.detach()
-
-    def _casting(self) -> torch.autocast:
-        """The context in which matrix products may run in bfloat16."""
-        return torch.autocast(
-            self.softmax_bias.device.type, dtype=torch.bfloat16, enabled=self.autocast
-        )
 
 
 def _dropped(values: Tensor, *, share: float, generator: torch.Generator) -> Tensor:

@@ -72,9 +72,11 @@ class StreamBatches:
         self._vocabulary = vocabulary
         self._unroll = unroll
         self._mine = slice(rank * rows, (rank + 1) * rows)
-        self._streams = [
-            _Stream(sentences, d, rows * world) for d in range(2 if bidirectional else 1)
-        ]
+        # Of each direction: sentences to come, how many were taken, and what is left in each row.
+        self._open, directions = sentences, range(2 if bidirectional else 1)
+        self._sentences = [sentences(d, 0) for d in directions]
+        self._taken = [0 for _ in directions]
+        self._left: list[list[list[str]]] = [[[] for _ in range(rows * world)] for _ in directions]
         self.global_tokens = rows * world * unroll
 
     def next(self) -> LmBatch:
@@ -83,72 +85,44 @@ class StreamBatches:
         Raises:
             StopIteration: the sentences of a test have ended.
         """
-        directions = []
-        for stream in self._streams:
-            inputs, aims = stream.take(self._unroll)
-            directions.append((inputs[self._mine], aims[self._mine]))
+        # All rows are filled, also those of other processes.
+        rows = [
+            [self._fill(d, row) for row in range(len(left))] for d, left in enumerate(self._left)
+        ]
+        directions = [tuple(zip(*filled[self._mine], strict=True)) for filled in rows]
         # Never fresh: bilm-tf carries the state across sentences without a reset.
         fresh = np.zeros(len(directions[0][0]), np.bool_)
         return _full_rows(directions, fresh, self._indexer, self._vocabulary)
 
+    def _fill(self, direction: int, row: int) -> tuple[list[str], list[str]]:
+        """The next words of a row, and the words that follow them."""
+        read: list[str] = []
+        aim: list[str] = []
+        while len(read) < self._unroll:
+            left = self._left[direction][row]
+            if len(left) <= 1:  # the last token is only ever a target
+                left = [BEGIN, *next(self._sentences[direction]), END][:: -1 if direction else 1]
+                self._taken[direction] += 1
+            n = min(len(left) - 1, self._unroll - len(read))
+            read += left[:n]
+            aim += left[1 : n + 1]
+            self._left[direction][row] = left[n:]
+        return read, aim
+
     def cursor(self) -> dict[str, Any]:
         """The position of both streams, with what is left of every row's sentence."""
-        return {"streams": [stream.cursor() for stream in self._streams]}
+        # As words: the sentence may have been read many batches ago.
+        pairs = zip(self._taken, self._left, strict=True)
+        return {"streams": [{"taken": taken, "left": left} for taken, left in pairs]}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        for stream, place in zip(self._streams, cursor["streams"], strict=True):
-            stream.restore(place)
-
-
-class _Stream:
-    """The rows of one direction."""
-
-    def __init__(
-        self, sentences: Callable[[int, int], Iterator[Sequence[str]]], direction: int, rows: int
-    ) -> None:
-        self._open = sentences
-        self._direction = direction
-        self._taken = 0
-        self._left: list[list[str]] = [[] for _ in range(rows)]
-        self._sentences = sentences(direction, 0)
-
-    def take(self, unroll: int) -> tuple[list[list[str]], list[list[str]]]:
-        """Fill every row: inputs and the words that follow them, each (rows, unroll)."""
-        inputs: list[list[str]] = []
-        aims: list[list[str]] = []
-        for row in range(len(self._left)):
-            read: list[str] = []
-            aim: list[str] = []
-            while len(read) < unroll:
-                left = self._left[row]
-                if len(left) <= 1:  # the last token is only ever a target
-                    left = self._next_sentence()
-                n = min(len(left) - 1, unroll - len(read))
-                read += left[:n]
-                aim += left[1 : n + 1]
-                self._left[row] = left[n:]
-            inputs.append(read)
-            aims.append(aim)
-        return inputs, aims
-
-    def _next_sentence(self) -> list[str]:
-        tokens = next(self._sentences)
-        self._taken += 1
-        sentence = [BEGIN, *tokens, END]
-        return sentence[::-1] if self._direction else sentence
-
-    def cursor(self) -> dict[str, Any]:
-        # The rest of each sentence is stored as words: it may have been read many batches ago.
-        return {"taken": self._taken, "left": self._left}
-
-    def restore(self, cursor: Mapping[str, Any]) -> None:
-        self._taken = int(cursor["taken"])
-        self._left = [list(row) for row in cursor["left"]]
-        self._sentences = self._open(self._direction, self._taken)
+        self._taken = [int(stream["taken"]) for stream in cursor["streams"]]
+        self._left = [[list(row) for row in stream["left"]] for stream in cursor["streams"]]
+        self._sentences = [self._open(d, taken) for d, taken in enumerate(self._taken)]
 
 
 def _full_rows(
-    directions: Sequence[tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]],
+    directions: Sequence[Sequence[Sequence[Sequence[str]]]],
     fresh: NDArray[np.bool_],
     indexer: TokenIndexer,
     vocabulary: Vocabulary,
