@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elmore.corpus import worker_tasks
-from elmore.corpus.texts import TextFile, inspect_file, read_blocks
-from elmore.corpus.worker_tasks import tokenize_block
+from elmore.corpus import pieces
+from elmore.corpus.pieces import tokenize_block
+from elmore.corpus.texts import inspect_file, read_blocks
 from elmore.text.reading import Reading
 
 TEXT = "One here .\nTwo there .\n\nThree .\n"
@@ -17,24 +17,16 @@ def documents(
     paths: list[Path], reading: Reading | None = None, *, block_bytes: int = 1 << 21
 ) -> dict[tuple[int, int], list[list[str]]]:
     """Give the documents by file and running number, read block by block."""
-    files = [TextFile(**inspect_file(str(path))) for path in paths]
+    files = [inspect_file(str(path)) for path in paths]
     found = []
     for block in read_blocks(files, block_bytes=block_bytes):
-        used = [files[segment.start.file] for segment in block.segments]
-        piece, _ = tokenize_block(
-            block.segments,
-            block.data,
-            [file.path for file in used],
-            [file.linewise for file in used],
-            reading or Reading(tokenized=True),
-            0,
-        )
+        piece, _ = tokenize_block(block.segments, reading or Reading(tokenized=True), 0, block.data)
         assert (piece.keys[:-1] < piece.keys[1:]).all()
         places = piece.shard.documents.tolist()
         for key, start, end in zip(piece.keys.tolist(), places, places[1:], strict=False):
             found.append((key, [piece.shard.sentence(k) for k in range(start, end)]))
     keys = {
-        worker_tasks._key(0, "deal", f"{file}/{number}"): (file, number)
+        pieces._key(0, "deal", f"{file}/{number}"): (file, number)
         for file in range(len(files))
         for number in range(1000)
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_corpus import documents, write
 
 from elmore.corpus import texts as corpus_module
-from elmore.corpus.texts import TextFile, inspect_file, read_blocks
+from elmore.corpus.texts import inspect_file, read_blocks
 from elmore.errors import InputError
 
 
@@ -38,7 +38,7 @@ def test_blocks_do_not_matter(
         whole = documents(paths)
         patch.setattr(corpus_module, "_READ_BYTES", read_bytes)
         assert documents(paths, block_bytes=block_bytes) == whole
-        known = [TextFile(**inspect_file(str(path))) for path in paths]
+        known = [inspect_file(str(path)) for path in paths]
         blocks = list(read_blocks(known, block_bytes=block_bytes))
         for k, block in enumerate(blocks):
             rest = list(read_blocks(known, block.end, block_bytes=block_bytes))
@@ -55,11 +55,11 @@ def test_long_documents_are_cut_and_long_lines_refused(
     monkeypatch.setattr(corpus_module, "_DOCUMENT_BYTES", 1000)
     monkeypatch.setattr(corpus_module, "_READ_BYTES", 64)
     path = write(tmp_path / "x", "a b c d\n" * 500 + "\nend\n")
-    files = [TextFile(**inspect_file(str(path)))]
+    files = [inspect_file(str(path))]
     blocks = list(read_blocks(files, block_bytes=100))
     assert b"".join(block.data for block in blocks) == path.read_bytes()
     assert max(len(block.data) for block in blocks) <= 1100
     assert sum(block.n_cut for block in blocks) >= 3
     bad = write(tmp_path / "y", "a\n" * 70 + "\n" + "x" * 2000 + "\n\nb\n")
     with pytest.raises(InputError, match=r"y:\d+: the line is longer"):
-        list(read_blocks([TextFile(**inspect_file(str(bad)))], block_bytes=100))
+        list(read_blocks([inspect_file(str(bad))], block_bytes=100))

@@ -49,7 +49,7 @@ def test_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("around", ["", "\n\n", "\ufeff\n"])
 def test_without_blank_lines_a_hundred_lines_are_a_document(tmp_path: Path, around: str) -> None:
     path = write(tmp_path / "x", around + "".join(f"w{k}\n" for k in range(250)) + "\n\n")
-    assert inspect_file(str(path))["linewise"]
+    assert inspect_file(str(path)).linewise
     for block_bytes in (1, 300, 1 << 20):
         found = list(documents([path], block_bytes=block_bytes).values())
         assert sum(map(len, found)) == 250
@@ -63,4 +63,4 @@ def test_a_late_blank_line_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(module, "_READ_BYTES", size)
         for end, linewise in (("\n \n\n", True), ("\n \n\nc\n", False), ("\nc\n", True)):
             path = write(tmp_path / "x", "a\n" * 50 + "b" + end)
-            assert inspect_file(str(path))["linewise"] is linewise
+            assert inspect_file(str(path)).linewise is linewise

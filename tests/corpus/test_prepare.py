@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -20,14 +21,12 @@ from pathlib import Path
 import pytest
 
 from elmore.base.journal import JournalFolder
-from elmore.corpus import pieces
-from elmore.corpus import prepare as module
-from elmore.corpus.pieces import Workspace
 from elmore.corpus.prepare import prepare
-from elmore.corpus.prepared import Prepared
-from elmore.corpus.shards import read_shard
+from elmore.corpus.prepared import Prepared, read_shard
 from elmore.corpus.texts import read_blocks
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+
+module = importlib.import_module("elmore.corpus.prepare")
 
 
 def make_text(n_documents: int, name: str) -> str:
@@ -51,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def small_blocks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pieces, "read_blocks", partial(read_blocks, block_bytes=1500))
+    patch.setattr(module, "read_blocks", partial(read_blocks, block_bytes=1500))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +131,7 @@ def test_workers_and_blocks_do_not_matter(
     workers: int,
     blocks: int,
 ) -> None:
-    monkeypatch.setattr(pieces, "read_blocks", partial(read_blocks, block_bytes=blocks))
+    monkeypatch.setattr(module, "read_blocks", partial(read_blocks, block_bytes=blocks))
     other = prepare(corpus, tmp_path / "other", workers=workers, **OPTIONS)
     if blocks == 1500:
         assert contents(other.folder) == contents(made.folder)
@@ -153,16 +152,17 @@ import sys, time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from elmore.corpus import pieces
+import importlib
 from elmore.corpus.texts import read_blocks
-from elmore.corpus.prepare import prepare
+module = importlib.import_module("elmore.corpus.prepare")
+prepare = module.prepare
 
 def slowly(*arguments, **options):
     for block in read_blocks(*arguments, block_bytes=1500, **options):
         time.sleep(0.03)
         yield block
 
-pieces.read_blocks = slowly
+module.read_blocks = slowly
 prepare(sys.argv[3:], sys.argv[1], workers=int(sys.argv[2]), vocabulary=40, heldout=0.1,
         shard_tokens=900, seed=5)
 """
@@ -231,7 +231,7 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
     text = tmp_path / "in.txt"
     text.write_text("a b\n\nc d\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "make_shards", lambda *_: 1 / 0)
+        patch.setattr(module, "_make_shards", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             prepare([text], tmp_path / "data")
     assert (tmp_path / "data.partial" / "journal.jsonl").exists()
@@ -243,7 +243,7 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
 def test_only_one_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
     with (
-        Workspace.opened(tmp_path / "data"),
+        module._workspace(tmp_path / "data"),
         pytest.raises(ElmoreError, match="being prepared by another process; wait"),
     ):
         prepare([tmp_path / "in.txt"], tmp_path / "data")

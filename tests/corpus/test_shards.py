@@ -11,17 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from elmore.corpus.shards import (
-    KEYS,
-    Piece,
-    Selection,
-    Shard,
-    merge,
-    read_shard,
-    write_piece,
-    write_shard,
-)
-from elmore.errors import ConfigError, FormatError
+from elmore.corpus.pieces import KEYS, merge
+from elmore.corpus.prepared import Shard, read_shard, shard_tensors, write_shard
+from elmore.errors import FormatError
 
 Document = list[list[str]]
 DOCUMENTS: list[Document] = [
@@ -51,20 +43,18 @@ def documents_of(shard: Shard) -> list[Document]:
 
 def test_round_trip(tmp_path: Path) -> None:
     shard = make(DOCUMENTS)
-    write_shard(tmp_path / "a", shard)
+    write_shard(tmp_path / "a", shard_tensors(shard))
     found = read_shard(tmp_path / "a")
     assert documents_of(found) == DOCUMENTS
     assert found.types == shard.types
     assert (found.n_tokens, found.n_sentences, found.n_documents) == (15, 6, 3)
     assert dict(zip(found.types, found.type_counts().tolist(), strict=True))["the"] == 6
-    write_shard(tmp_path / "b", found)
+    write_shard(tmp_path / "b", shard_tensors(found))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    with pytest.raises(ConfigError, match="exists"):
-        write_shard(tmp_path / "a", shard)
 
 
 def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
-    write_shard(tmp_path / "a", make([[["b", "é"], ["b"]]]))
+    write_shard(tmp_path / "a", shard_tensors(make([[["b", "é"], ["b"]]])))
     arrays = load_file(tmp_path / "a")
     assert {name: (a.dtype.name, a.tolist()) for name, a in arrays.items()} == {
         "tokens": ("int32", [0, 1, 0]),
@@ -93,7 +83,7 @@ def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_seen(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
-    write_shard(tmp_path / "a", make([[["a", "b"]]]))
+    write_shard(tmp_path / "a", shard_tensors(make([[["a", "b"]]])))
     arrays = load_file(tmp_path / "a")
     if value is None:
         del arrays[name]
@@ -105,7 +95,7 @@ def test_damage_is_seen(tmp_path: Path, name: str, value: np.ndarray | None) -> 
 
 
 def test_every_truncation_is_seen(tmp_path: Path) -> None:
-    write_shard(tmp_path / "a", make(DOCUMENTS))
+    write_shard(tmp_path / "a", shard_tensors(make(DOCUMENTS)))
     data = (tmp_path / "a").read_bytes()
     for size in range(0, len(data), 7):
         (tmp_path / "b").write_bytes(data[:size])
@@ -134,21 +124,22 @@ def test_merging_deals_every_document_once(
     for k, documents in enumerate(pieces):
         keys = np.sort(rng.integers(0, KEYS, len(documents)))
         hashes = rng.integers(0, KEYS, len(documents))
-        write_piece(folder / f"{k}", Piece(make(documents), keys, hashes))
+        arrays = {"keys": keys, "hashes": hashes}
+        write_shard(folder / f"{k}", shard_tensors(make(documents)) | arrays)
         paths.append(folder / f"{k}")
         known += zip(keys.tolist(), hashes.tolist(), documents, strict=True)
     limit = KEYS // 3
     bounds = [k * KEYS // n_shards for k in range(n_shards + 1)]
-    chosen = [Selection(low=low, high=high, min_hash=limit) for low, high in pairwise(bounds)]
-    for k, selection in enumerate([*chosen, Selection(max_hash=limit)]):
+    chosen = [((low, high), (limit, KEYS)) for low, high in pairwise(bounds)]
+    for k, ((low, high), (least, most)) in enumerate([*chosen, ((0, KEYS), (0, limit))]):
         out = folder / f"shard{k}"
         expected = [
             document
             for key, value, document in sorted(known, key=lambda item: item[0])
-            if selection.low <= key < selection.high
-            and selection.min_hash <= value < selection.max_hash
+            if low <= key < high and least <= value < most
         ]
-        assert merge(out, [(path, selection) for path in paths]) == len(expected)
+        found = merge(out, [(path, (least, most)) for path in paths], (low, high))
+        assert found == {"documents": len(expected)}
         assert out.exists() == bool(expected)
         if expected:
             assert documents_of(read_shard(out)) == expected

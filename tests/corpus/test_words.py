@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elmore.corpus.prepare import prepare
-from elmore.corpus.words import VocabularyChoice, WordCounts, count_words, read_counts
+from elmore.corpus.prepare import count_words, prepare
+from elmore.corpus.words import VocabularyChoice, WordCounts, read_counts
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.vocabulary import Vocabulary
 
@@ -74,19 +74,19 @@ def test_files_without_tokens(tmp_path: Path) -> None:
 def test_the_most_frequent_words() -> None:
     counts = counted(b=2, a=2, Z=2, é=2, c=5, d=1)
     counts.add(["a", "<S>"], [0, 9])
-    words = VocabularyChoice.of(7, None).make(counts).words
+    words = VocabularyChoice(7, None).make(counts).words
     assert words == (*SPECIALS, "c", "Z", "a", "b")
-    words = VocabularyChoice.of(None, 2).make(counts).words
+    words = VocabularyChoice(None, 2).make(counts).words
     assert words == (*SPECIALS, "c", "Z", "a", "b", "é")
-    assert VocabularyChoice.of(5, 2).make(counts).words == (*SPECIALS, "c", "Z")
-    assert len(VocabularyChoice.of(None, None).make(counts)) == 8
+    assert VocabularyChoice(5, 2).make(counts).words == (*SPECIALS, "c", "Z")
+    assert len(VocabularyChoice(None, None).make(counts)) == 8
 
 
 def test_words_that_no_file_can_hold_are_left_out(tmp_path: Path) -> None:
     counts = WordCounts()
     odd = ["\x85", "\u3000x", "y\t", "!!!MAXTERMID", "z" * 70_000, "a\tb", "\u200b"]
     counts.add(odd, range(9, 2, -1))
-    vocabulary = VocabularyChoice.of(50, None).make(counts)
+    vocabulary = VocabularyChoice(50, None).make(counts)
     assert vocabulary.words == (*SPECIALS, "a\tb", "\u200b")
     (tmp_path / "v").write_bytes(vocabulary.to_bytes())
     assert Vocabulary.read(tmp_path / "v") == vocabulary
@@ -100,7 +100,7 @@ def write_vocabulary(path: Path, *words: str) -> Path:
 def test_a_file_is_used_as_it_is(tmp_path: Path) -> None:
     counts = counted(a=9, b=5, c=1)
     path = write_vocabulary(tmp_path / "v", "a", "<UNK>", "!!!MAXTERMID", "b", "<S>", "</S>", "q")
-    words = VocabularyChoice.of(path, None).make(counts).words  # warnings are errors here
+    words = VocabularyChoice(path, None).make(counts).words  # warnings are errors here
     assert words == ("a", "<UNK>", "b", "<S>", "</S>", "q")
 
 
@@ -109,10 +109,10 @@ def test_a_file_in_another_order_is_warned_about(tmp_path: Path) -> None:
     counts = counted(**{letter: 2 * k + 1 for k, letter in enumerate(letters)})
     alphabet = write_vocabulary(tmp_path / "v", *SPECIALS, *letters)
     with pytest.warns(UserWarning, match="not sorted by frequency"):
-        VocabularyChoice.of(alphabet, None).make(counts)
+        VocabularyChoice(alphabet, None).make(counts)
     nearly = [*reversed(letters)]
     nearly[3], nearly[5] = nearly[5], nearly[3]
-    VocabularyChoice.of(write_vocabulary(tmp_path / "w", *SPECIALS, *nearly), None).make(counts)
+    VocabularyChoice(write_vocabulary(tmp_path / "w", *SPECIALS, *nearly), None).make(counts)
 
 
 @pytest.mark.parametrize(
@@ -136,24 +136,24 @@ def test_bad_choices(
     write_vocabulary(tmp_path / "v", "<S>", "a")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind, match=message):
-        VocabularyChoice.of(vocabulary, min_count)
+        VocabularyChoice(vocabulary, min_count)
 
 
 def test_words_that_occur_once_are_left_out_unless_something_is_asked_for() -> None:
     counts = counted(often=6, twice=2, once=1, single=1)
-    choice = VocabularyChoice.of(None, None)
+    choice = VocabularyChoice(None, None)
     words = choice.make(counts)
     assert words.words == (*SPECIALS, "often", "twice")
     [note] = choice.notes(counts, words)
     assert note.startswith(
         "words that occur once are not in the vocabulary: 2, 20.0% of the tokens;"
     )
-    for asked in (VocabularyChoice.of(None, 1), VocabularyChoice.of(50_000, None)):
+    for asked in (VocabularyChoice(None, 1), VocabularyChoice(50_000, None)):
         assert len(asked.make(counts)) == 7
         assert asked.notes(counts, asked.make(counts)) == []
 
 
 def test_some_words_are_left_where_all_occur_once() -> None:
-    counts, choice = counted(a=1, b=1), VocabularyChoice.of(None, None)
+    counts, choice = counted(a=1, b=1), VocabularyChoice(None, None)
     assert choice.make(counts).words == (*SPECIALS, "a", "b")
     assert choice.notes(counts, choice.make(counts)) == []

@@ -17,7 +17,7 @@ from small_models import GOLDEN
 from small_training import WORDS, batch_arrays, characters, make_sentences, whole_words
 from tf_bundle import toy_corpus
 
-from elmore.corpus.shards import Shard
+from elmore.corpus.prepared import Shard
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch, SentenceBatches
 from elmore.training.bilm.streams import (

@@ -236,7 +236,7 @@ def test_what_a_run_leaves(data: Prepared, tmp_path: Path) -> None:
 
 
 def test_a_look_says_what_elmore_perplexity_says(data: Prepared, tmp_path: Path) -> None:
-    from elmore.corpus.shards import read_shard
+    from elmore.corpus.prepared import read_shard
 
     recipe = small(**{"run.heldout_tokens": 10**6, "data.max_length": 50})
     run = pretrain(data, tmp_path / "run", recipe=recipe, threads=1)

@@ -135,9 +135,10 @@ def _write_vocabulary(
 ) -> None:
     """Count the words of the text and write the most frequent ones."""
     from elmore.base.atomic import atomic_file
-    from elmore.corpus.words import VocabularyChoice, count_words
+    from elmore.corpus.prepare import count_words
+    from elmore.corpus.words import VocabularyChoice
 
-    choice = VocabularyChoice.of(size, min_count)
+    choice = VocabularyChoice(size, min_count)
     check_new(output, force=force)
     with console.progress("tokens") as progress:
         counts = count_words(inputs, progress=progress, **reading)

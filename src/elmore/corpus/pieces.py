@@ -1,204 +1,296 @@
-"""From blocks of text to pieces, and from pieces to shards, on several processes.
+"""What the worker processes of `prepare` do.
 
-A block is text of about 2 MB; a piece is the same text tokenized, its documents in random order. A
-shard takes its share of documents from all pieces, so that the corpus is shuffled without being in
-memory. All of it happens in the folder OUT.partial, where an interrupted run resumes.
+A block of text becomes a piece: tokenized, its documents in random order. A shard takes its share
+of documents from all pieces, so that the corpus is shuffled without being in memory.
+
+In a block only "\\n" ends a line; one "\\r" before it is dropped, and so is a byte order mark at
+the start of a file.
 """
 
 from __future__ import annotations
 
-import contextlib
+import codecs
+import hashlib
 import itertools
-import logging
-import math
 import os
-import re
-import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from elmore.base.journal import FinishedFile, JournalFolder
-from elmore.base.json import json_digest
-from elmore.base.messages import Progress, shown
-from elmore.base.pool import Pool, Request
-from elmore.corpus.prepared import HELDOUT
-from elmore.corpus.shards import KEYS
-from elmore.corpus.texts import BLOCK_BYTES, Position, TextFile, no_tokens, read_blocks
-from elmore.corpus.worker_tasks import block_fields
-from elmore.errors import InputError
-from elmore.text.reading import Reading
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["PieceRecord", "ShardPlan", "Workspace", "make_pieces", "make_shards", "shard_name"]
+from elmore.base.io import invalid_utf8
+from elmore.base.machine import available_threads
+from elmore.base.pool import Pool, Request, Worker
+from elmore.corpus.prepared import Shard, offsets, shard_tensors, type_tensors, write_shard
+from elmore.corpus.texts import Segment, TextFile, find_documents, inspect_file
+from elmore.formats.containers.safetensors_files import SafetensorsView, read_safetensors
+from elmore.text.reading import Counts, Reading
 
-_log = logging.getLogger(__name__)
-_VERSION = 2  # of what pieces look like and where blocks end
-_NAMES = re.compile(r"piece-\d{6,}\.safetensors|shards-[0-9a-f]{16}")
+__all__ = [
+    "KEYS",
+    "Piece",
+    "count_block",
+    "inspect_files",
+    "make_piece",
+    "merge",
+    "open_pool",
+    "request",
+    "tokenize_block",
+]
 
-
-@dataclass(frozen=True, kw_only=True)
-class PieceRecord(FinishedFile):
-    """What a piece holds, and where the next one starts."""
-
-    tokens: int
-    documents: int
-    min_hash: int
-    n_replaced: int
-    n_skipped: int
-    n_cut: int
-    heldout: bool
-    end: tuple[int, int, int, int]
+KEYS = 1 << 62  # keys and hashes of documents are below this number
+Bounds = tuple[int, int]  # the upper one is exclusive
+_SMALL_CORPUS = 1 << 20  # bytes; not worth starting processes
 
 
-class Workspace:
-    """OUT.partial: pieces with a journal (base/journal.py), then shards."""
-
-    def __init__(self, journal: JournalFolder[PieceRecord]) -> None:
-        self.journal = journal
-        self._header: dict[str, Any] = {}
-
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, out: Path) -> Iterator[Workspace]:
-        """Create or find the folder beside `out`, and keep other processes out of it."""
-        busy = (
-            f"'{shown(out, 120)}' is being prepared by another process; wait for it or choose "
-            "another folder"
-        )
-        path = out.with_name(f"{out.name}.partial")
-        with JournalFolder.opened(path, PieceRecord, _NAMES, busy=busy) as journal:
-            yield cls(journal)
-
-    def piece(self, number: int) -> Path:
-        """The file of a piece."""
-        return self.journal.path / f"piece-{number:06d}.safetensors"
-
-    def resume(self, fingerprint: str) -> list[PieceRecord]:
-        """Find the finished pieces, if they are of the same texts and options.
-
-        Where a block starts is known from the one before it, so only pieces without a gap count.
-        """
-        self._header = {"format": "elmore-pieces", "fingerprint": fingerprint}
-        found = self.journal.found()
-        records = found[1] if found is not None and found[0] == self._header else []
-        done = itertools.takewhile(self.journal.is_intact, records)
-        return self.journal.begin(self._header, done)
-
-    def shards(self, plan: ShardPlan) -> Path:
-        """The folder for the shards of a plan; those of other plans are removed."""
-        name = f"shards-{json_digest([self._header, asdict(plan)])[:16]}"
-        for old in self.journal.path.glob("shards-*"):
-            if old.name != name:
-                shutil.rmtree(old)
-        folder = self.journal.path / name
-        folder.mkdir(exist_ok=True)
-        return folder
-
-
-def make_pieces(
-    work: Workspace,
-    files: Sequence[TextFile],
-    reading: Reading,
-    seed: int,
-    pool: Pool,
-    progress: Progress,
-) -> list[PieceRecord]:
-    """Tokenize all blocks that are not pieces yet."""
-    texts = [[file.sha256, file.linewise, file.heldout] for file in files]
-    records = work.resume(json_digest([_VERSION, BLOCK_BYTES, asdict(reading), seed, texts]))
-    if records:
-        _log.info("resuming after %d finished pieces", len(records))
-        progress.update(sum(record.tokens for record in records))
-    start = Position(*records[-1].end) if records else None
-
-    def requests() -> Iterator[Request]:
-        for k, block in enumerate(read_blocks(files, start), len(records)):
-            fields = block_fields("piece", files, block.segments, reading, seed)
-            fields["path"] = os.fspath(work.piece(k))
-            end = (block.end.file, block.end.offset, block.end.line, block.end.document)
-            fields["known"] = {"end": end, "heldout": block.heldout, "n_cut": block.n_cut}
-            yield Request(fields, block.data)
-
-    done = list(records)
-    # In order, because a run resumes where the last recorded piece ends.
-    for request, reply in pool.map(requests(), in_order=True):
-        name = os.path.basename(request.fields["path"])
-        record = PieceRecord(file=name, **request.fields["known"], **reply)
-        work.journal.add(record)
-        done.append(record)
-        progress.update(record.tokens)
-    if not sum(record.tokens for record in done if not record.heldout):
-        work.journal.clear()
-        raise no_tokens(sum(not file.heldout for file in files))
-    return done
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardPlan:
-    """Which documents go into which shard.
+class Piece(NamedTuple):
+    """What one block of text became: a shard whose documents are sorted by their keys.
 
     Attributes:
-        n_pieces: all of them.
-        n_inputs: the first of them, which are not held out completely.
-        n_shards: shards to make; some may turn out empty.
-        limit: documents with smaller hashes are held out.
+        shard: the documents.
+        keys: random numbers that decide shard and order, rising, (n_documents,).
+        hashes: hashes of the documents' text, which decide about the held-out ones, (n_documents,).
     """
 
-    n_pieces: int
-    n_inputs: int
-    n_shards: int
-    limit: int
-
-    @classmethod
-    def of(cls, pieces: Sequence[PieceRecord], share: float, shard_tokens: int) -> ShardPlan:
-        """Plan for these pieces, and hold out a share of their documents."""
-        inputs = [piece for piece in pieces if not piece.heldout]
-        n_documents = sum(piece.documents for piece in inputs)
-        n_tokens = sum(piece.tokens for piece in inputs)
-        min_hash = min(piece.min_hash for piece in inputs)
-        # Hashes are spread evenly below KEYS. A single document is kept for training.
-        limit = math.ceil(share * KEYS) if n_documents > 1 else 0
-        if limit and min_hash >= limit:
-            limit = min_hash + 1  # the share of a small corpus is less than one document
-        return cls(
-            n_pieces=len(pieces),
-            n_inputs=len(inputs),
-            n_shards=max(1, min(n_documents, round(n_tokens / shard_tokens))),
-            limit=limit,
-        )
+    shard: Shard
+    keys: NDArray[np.int64]
+    hashes: NDArray[np.int64]
 
 
-def shard_name(number: int) -> str:
-    """The file name of a shard."""
-    return f"shard-{number:05d}.safetensors"
+def open_pool(n_workers: int | None, paths: Sequence[Path]) -> Pool:
+    """A pool of the size asked for, or of one that fits the machine and the files.
+
+    One worker is the calling process itself.
+    """
+    if n_workers is None:
+        small = sum(os.path.getsize(path) for path in paths) <= _SMALL_CORPUS
+        n_workers = 1 if small else available_threads()
+    return Pool(_start, n_workers, in_process=n_workers == 1)
 
 
-def make_shards(work: Workspace, plan: ShardPlan, pool: Pool) -> tuple[list[Path], Path | None]:
-    """Merge the shards that do not exist yet; those with documents, and the held-out one if any."""
-    folder = work.shards(plan)
-    # Rounded up. The last bound is KEYS itself, so every key is in a shard.
-    bounds = [-(-k * KEYS // plan.n_shards) for k in range(plan.n_shards + 1)]
-    paths = [folder / shard_name(k) for k in range(plan.n_shards)]
-    held = folder / HELDOUT
-    common = {
-        "task": "shard",
-        "pieces": [os.fspath(work.piece(k)) for k in range(plan.n_pieces)],
-        "n_inputs": plan.n_inputs,
-        "limit": plan.limit,
+def request(do: Callable[..., dict[str, Any]], *arguments: Any, data: bytes = b"") -> Request:
+    """Ask a worker to call a function of this module with arguments, and the data last."""
+    return Request({"do": do, "arguments": arguments}, data)
+
+
+def _start(setup: Mapping[str, Any]) -> Worker:
+    return Worker(lambda fields, data: fields["do"](*fields["arguments"], data))
+
+
+def inspect_files(paths: Sequence[Path], held: Sequence[Path], pool: Pool) -> list[TextFile]:
+    """Read every file once, to find out what it is."""
+    names = [(os.fspath(path), k >= len(paths)) for k, path in enumerate([*paths, *held])]
+    # Several files in a request: a corpus may be made of a million small ones.
+    step = max(1, len(names) // 256)
+    requests = (request(_inspect, names[k : k + step]) for k in range(0, len(names), step))
+    return [file for _, reply in pool.map(requests, in_order=True) for file in reply["files"]]
+
+
+def _inspect(names: Iterable[tuple[str, bool]], data: bytes) -> dict[str, Any]:
+    return {"files": [inspect_file(*name) for name in names]}
+
+
+def make_piece(
+    path: Path, segments: Sequence[Segment], reading: Reading, seed: int, data: bytes
+) -> dict[str, Any]:
+    """Tokenize a block of text and write it as a piece; what the journal records."""
+    piece, invalid = tokenize_block(segments, reading, seed, data)
+    write_shard(path, {**shard_tensors(piece.shard), "keys": piece.keys, "hashes": piece.hashes})
+    return {
+        "bytes": path.stat().st_size,
+        "tokens": piece.shard.n_tokens,
+        "documents": piece.shard.n_documents,
+        "min_hash": int(piece.hashes.min(initial=KEYS)),
+        "n_replaced": invalid.replaced,
+        "n_skipped": invalid.skipped,
     }
 
-    def requests() -> Iterator[Request]:
-        ranges = [*itertools.pairwise(bounds), (0, KEYS)]
-        for path, (low, high) in zip([*paths, held], ranges, strict=True):
-            # A shard gets its name when it is complete: one that exists was made by an earlier run.
-            if not path.exists():
-                bound = {"low": low, "high": high, "heldout": path == held}
-                yield Request({**common, **bound, "path": os.fspath(path)})
 
-    for _ in pool.map(requests()):
-        pass
-    shards = [path for path in paths if path.exists()]
-    if not shards:
-        raise InputError("every document is held out; lower heldout or give more text")
-    return shards, held if held.exists() else None
+def count_block(segments: Sequence[Segment], reading: Reading, data: bytes) -> dict[str, Any]:
+    """Tokenize a block of text and count its words."""
+    shard = tokenize_block(segments, reading, 0, data)[0].shard
+    counts = shard.type_counts().tolist()
+    return {"words": shard.types, "counts": counts, "tokens": shard.n_tokens}
+
+
+# --------------------------------------------------------------------------- tokenizing
+
+
+def tokenize_block(
+    segments: Sequence[Segment], reading: Reading, seed: int, data: bytes
+) -> tuple[Piece, Counts]:
+    """Tokenize a block, and count the lines that are not UTF-8.
+
+    Raises:
+        InputError: a line is not UTF-8.
+    """
+    starts = list(itertools.accumulate((s.size for s in segments), initial=0))
+    numbers = _Numbers()
+    tokens, sentences, documents = array("i"), array("q", [0]), array("q", [0])
+    keys, hashes = array("q"), array("q")
+    counts = Counts()
+    for key, k, a, b in _shuffled(segments, seed, data):
+        try:
+            # All of it first: invalid documents are rare, and line by line is slower.
+            text = data[a:b].decode("utf-8")
+        except UnicodeDecodeError:
+            line = segments[k].start.line + data.count(b"\n", starts[k], a)
+            text = _decode(data[a:b], reading.errors, segments[k].file.path, line, counts)
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").removesuffix("\r")
+        for sentence in reading.document(text):
+            if sentence:
+                tokens.extend(map(numbers.__getitem__, sentence))
+                sentences.append(len(tokens))
+        if len(sentences) - 1 > documents[-1]:
+            documents.append(len(sentences) - 1)
+            keys.append(key)
+            # By its text, without the blank lines that follow it: copies of a document are held out
+            # together, wherever they are.
+            hashes.append(_key(seed, "hold out", text.rstrip(" \t\r\n")))
+    shard = Shard(
+        np.array(tokens, np.int32),
+        np.array(sentences, np.int64),
+        np.array(documents, np.int64),
+        list(numbers),
+    )
+    piece = Piece(shard, np.array(keys, np.int64), np.array(hashes, np.int64))
+    return piece, counts
+
+
+def _shuffled(
+    segments: Sequence[Segment], seed: int, data: bytes
+) -> list[tuple[int, int, int, int]]:
+    """The documents of a block, sorted by key: key, segment, start and end of each."""
+    found = []
+    place = 0
+    for k, segment in enumerate(segments):
+        end = place + segment.size
+        for number, (a, b) in enumerate(find_documents(data, place, end, segment.file.linewise)):
+            if segment.start.offset == 0 and number == 0 and data.startswith(codecs.BOM_UTF8, a):
+                a += len(codecs.BOM_UTF8)
+            # By its place: copies of a document are dealt apart.
+            key = _key(seed, "deal", f"{segment.start.file}/{segment.start.document + number}")
+            found.append((key, k, a, b))
+        place = end
+    return sorted(found)
+
+
+class _Numbers(dict[str, int]):
+    """Numbers words in the order in which they occur."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+def _key(seed: int, purpose: str, text: str) -> int:
+    """A number of 62 bits that depends on all arguments."""
+    # The purpose keeps the two random choices independent of each other.
+    digest = hashlib.blake2b(
+        text.encode("utf-8"), digest_size=8, key=f"{seed}".encode(), person=purpose.encode()
+    )
+    return int.from_bytes(digest.digest(), "little") % KEYS
+
+
+def _decode(data: bytes, errors: str, name: str, first: int, counts: Counts) -> str:
+    """Decode a document that is not UTF-8, line by line."""
+    lines: list[str] = []
+    for number, line in enumerate(data.split(b"\n"), first):
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            if errors == "strict":
+                raise invalid_utf8(error.start, name, number, choice=True) from None
+            if errors == "replace":
+                counts.replaced += 1
+                lines.append(line.decode("utf-8", "replace"))
+            else:
+                counts.skipped += 1
+    return "\n".join(lines)
+
+
+# --------------------------------------------------------------------------- merging
+
+
+def merge(
+    path: Path, pieces: Iterable[tuple[Path, Bounds]], bounds: Bounds, data: bytes = b""
+) -> dict[str, Any]:
+    """Write a shard of documents of pieces, sorted by their keys; none if there are none.
+
+    The documents have keys within `bounds`, and hashes within those of their piece.
+    """
+    # By their bytes: types get new numbers without being decoded.
+    numbers: dict[bytes, int] = {}
+    tokens: list[NDArray[np.int32]] = []
+    lengths: list[NDArray[np.int64]] = []  # of sentences, in tokens
+    sizes: list[NDArray[np.int64]] = []  # of documents, in sentences
+    keys: list[NDArray[np.int64]] = []
+    for source, (low, high) in pieces:
+        with read_safetensors(source, what=str(source)) as view:
+            own = view.read("keys")
+            start, end = np.searchsorted(own, bounds).tolist()
+            part = view.read("hashes")[start:end]
+            chosen = np.flatnonzero((part >= low) & (part < high)) + start
+            if not len(chosen):
+                continue
+            keys.append(own[chosen].copy())
+            taken = _reorder(
+                view.read("tokens"), view.read("sentences"), view.read("documents"), chosen
+            )
+            tokens.append(_renumber(view, taken[0], numbers))
+            lengths.append(taken[1])
+            sizes.append(taken[2])
+    if not keys:
+        return {"documents": 0}
+    # Stable: of equal keys the earlier piece comes first, on every machine.
+    order = np.argsort(np.concatenate(keys), kind="stable")
+    values, sentences, documents = _reorder(
+        np.concatenate(tokens),
+        offsets(np.concatenate(lengths)),
+        offsets(np.concatenate(sizes)),
+        order,
+    )
+    arrays = type_tensors(list(numbers))
+    arrays |= {"tokens": values, "sentences": offsets(sentences), "documents": offsets(documents)}
+    write_shard(path, arrays)
+    return {"documents": len(order)}
+
+
+def _reorder(
+    tokens: NDArray[np.int32],
+    sentences: NDArray[np.int64],
+    documents: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """Take documents in a given order: their tokens, sentence lengths and document sizes."""
+    sizes = np.diff(documents)[chosen]
+    which = _ranges(documents[chosen], sizes)
+    lengths = np.diff(sentences)[which]
+    return tokens[_ranges(sentences[which], lengths)], lengths, sizes
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Join the ranges start … start + length - 1."""
+    places = offsets(lengths)
+    return np.repeat(starts - places[:-1], lengths) + np.arange(places[-1])
+
+
+def _renumber(
+    view: SafetensorsView, tokens: NDArray[np.int32], numbers: dict[bytes, int]
+) -> NDArray[np.int32]:
+    """Change the numbers of a piece's tokens to those of the shard, which may be new."""
+    places = view.read("type_offsets")
+    used = np.zeros(len(places) - 1, np.bool_)
+    used[tokens] = True
+    which = np.flatnonzero(used)
+    text = view.read("type_bytes").tobytes()
+    table = np.zeros(len(used), np.int32)
+    table[which] = [
+        numbers.setdefault(text[a:b], len(numbers))
+        for a, b in zip(places[which].tolist(), places[which + 1].tolist(), strict=True)
+    ]
+    return table[tokens]

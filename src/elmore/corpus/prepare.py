@@ -7,22 +7,33 @@ interrupted run resumes. The result depends on the texts and options only.
 
 from __future__ import annotations
 
+import itertools
+import logging
+import math
 import os
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import asdict, astuple, dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from elmore._version import __version__
 from elmore.base.atomic import atomic_folder
-from elmore.base.messages import ProgressOption, progress_of, shown
+from elmore.base.journal import FinishedFile, JournalFolder
+from elmore.base.json import json_digest
+from elmore.base.messages import SILENT, Progress, ProgressOption, progress_of, shown
+from elmore.base.pool import Pool, Request
 from elmore.corpus.pieces import (
-    PieceRecord,
-    ShardPlan,
-    Workspace,
-    make_pieces,
-    make_shards,
-    shard_name,
+    KEYS,
+    count_block,
+    inspect_files,
+    make_piece,
+    merge,
+    open_pool,
+    request,
 )
 from elmore.corpus.prepared import (
     COUNTS,
@@ -31,18 +42,46 @@ from elmore.corpus.prepared import (
     Part,
     Prepared,
     is_prepared,
+    read_shard,
     write_manifest,
 )
-from elmore.corpus.shards import Shard, read_shard
-from elmore.corpus.texts import LINES_PER_DOCUMENT, TextFile, describe_files, input_paths
+from elmore.corpus.texts import (
+    BLOCK_BYTES,
+    LINES_PER_DOCUMENT,
+    Position,
+    TextFile,
+    describe_files,
+    input_paths,
+    read_blocks,
+)
 from elmore.corpus.words import VocabularyChoice, WordCounts
-from elmore.corpus.worker_tasks import inspect_files, open_pool
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, InputError
 from elmore.text.reading import Errors, Reading
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["prepare"]
+__all__ = ["count_words", "prepare"]
+
+_log = logging.getLogger(__name__)
+_VERSION = 2  # of what pieces look like and where blocks end
+_NAMES = re.compile(r"piece-\d{6,}\.safetensors|shards-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PieceRecord(FinishedFile):
+    """What a piece holds, and where the next one starts."""
+
+    tokens: int
+    documents: int
+    min_hash: int
+    n_replaced: int
+    n_skipped: int
+    n_cut: int
+    heldout: bool
+    end: tuple[int, int, int, int]
+
+
+_Journal = JournalFolder[_PieceRecord]
 
 
 def prepare(
@@ -100,22 +139,28 @@ def prepare(
         errors=errors,
     )
     # Everything that can be wrong is checked before the hours of work.
-    choice = VocabularyChoice.of(vocabulary, min_count)
+    choice = VocabularyChoice(vocabulary, min_count)
     _check_options(heldout, seed, shard_tokens)
     out = Path(os.path.abspath(out))
     _check_out(out, overwrite)
     paths, held_paths = input_paths(inputs, heldout_files)
-    with open_pool(workers, [*paths, *held_paths]) as pool, Workspace.opened(out) as work:
+    with open_pool(workers, [*paths, *held_paths]) as pool, _workspace(out) as journal:
         files = inspect_files(paths, held_paths, pool)
+        texts = [[file.sha256, file.linewise, file.heldout] for file in files]
+        digest = json_digest([_VERSION, BLOCK_BYTES, asdict(reading), seed, texts])
+        header = {"format": "elmore-pieces", "fingerprint": digest}
         with closing(progress_of(progress, unit="tokens")) as report:
-            pieces = make_pieces(work, files, reading, seed, pool, report)
-        plan = ShardPlan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
-        shards, heldout_file = make_shards(work, plan, pool)
+            pieces = _make_pieces(journal, header, files, reading, seed, pool, report)
+        share = 0.0 if held_paths else heldout
+        shards, heldout_file = _make_shards(journal, header, pieces, share, shard_tokens, pool)
         # Without the held-out documents, whose words must not decide on the vocabulary.
         counts, sizes = _count(shards)
         words = choice.make(counts)
-        held = _Heldout.of(heldout_file, words)
-        total = sum(sizes, Part())
+        held_counts, held_sizes = _count([heldout_file] if heldout_file else [])
+        total, held = sum(sizes, Part()), sum(held_sizes, Part())
+        notes = [*choice.notes(counts, words), *_notes(files, pieces, counts)]
+        if not held.tokens:
+            notes.append("nothing is held out")
         facts = {
             "elmore": __version__,
             "options": {
@@ -134,14 +179,16 @@ def prepare(
                 "types": len(counts),
                 "oov": total.tokens - counts.covered(words),
             },
-            "heldout": held.facts(),
-            "shards": [{"file": shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],
-            "notes": [*choice.notes(counts, words), *_notes(files, pieces, counts, held)],
+            "heldout": {**asdict(held), "oov": held.tokens - held_counts.covered(words)}
+            if held.tokens
+            else None,
+            "shards": [{"file": _shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],
+            "notes": notes,
         }
         with atomic_folder(out, overwrite=overwrite, looks_ours=is_prepared) as folder:
             _fill(folder, shards, heldout_file, words, counts)
             write_manifest(folder, facts)
-        work.journal.clear()  # the folder itself goes when it is closed
+        journal.clear()  # the folder itself goes when it is closed
     return Prepared.open(out)
 
 
@@ -173,16 +220,14 @@ def _check_out(out: Path, overwrite: bool) -> None:
         raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
 
 
-def _part(shard: Shard) -> Part:
-    return Part(tokens=shard.n_tokens, sentences=shard.n_sentences, documents=shard.n_documents)
-
-
 def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
     counts, sizes = WordCounts(), []
     for path in paths:
         shard = read_shard(path)
         counts.add(shard.types, shard.type_counts().tolist())
-        sizes.append(_part(shard))
+        sizes.append(
+            Part(tokens=shard.n_tokens, sentences=shard.n_sentences, documents=shard.n_documents)
+        )
     return counts, sizes
 
 
@@ -197,7 +242,7 @@ def _fill(
     # Moved, not copied: OUT.partial is beside OUT, so on the same file system.
     # Shards that got no documents do not exist, so the others are numbered again.
     for k, path in enumerate(shards):
-        os.replace(path, folder / shard_name(k))
+        os.replace(path, folder / _shard_name(k))
     if heldout is not None:
         os.replace(heldout, folder / HELDOUT)
     (folder / VOCABULARY).write_bytes(words.to_bytes())
@@ -205,28 +250,8 @@ def _fill(
         stream.writelines(f"{word}\t{count}\n".encode() for word, count in counts.ranked())
 
 
-@dataclass(frozen=True)
-class _Heldout:
-    """What is held out, and how much of it is not in the vocabulary."""
-
-    size: Part
-    oov: int
-
-    @classmethod
-    def of(cls, path: Path | None, words: Vocabulary) -> _Heldout:
-        if path is None:
-            return cls(Part(), 0)
-        shard = read_shard(path)
-        counts = WordCounts()
-        counts.add(shard.types, shard.type_counts().tolist())
-        return cls(_part(shard), shard.n_tokens - counts.covered(words))
-
-    def facts(self) -> dict[str, int] | None:
-        return {**asdict(self.size), "oov": self.oov} if self.size.tokens else None
-
-
 def _notes(
-    files: Sequence[TextFile], pieces: Sequence[PieceRecord], counts: WordCounts, held: _Heldout
+    files: Sequence[TextFile], pieces: Sequence[_PieceRecord], counts: WordCounts
 ) -> list[str]:
     notes = []
     linewise = sum(file.linewise for file in files)
@@ -244,6 +269,154 @@ def _notes(
             notes.append(f"{text}: {number}")
     if counts.pruned:
         notes.append(f"counts are not exact: rare words were dropped {counts.pruned} times")
-    if not held.size.tokens:
-        notes.append("nothing is held out")
     return notes
+
+
+def count_words(
+    inputs: Sequence[str | Path],
+    *,
+    tokenized: bool = False,
+    split_sentences: bool = False,
+    tokenizer: Tokenizer = "ptb",
+    errors: Errors = "strict",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> WordCounts:
+    """Count the words of text files; arguments as in `prepare`."""
+    reading = Reading(
+        tokenized=tokenized,
+        split_sentences=split_sentences,
+        tokenizer=sendable(tokenizer) or "ptb",
+        errors=errors,
+    )
+    paths, _ = input_paths(inputs, ())
+    counts = WordCounts()
+    with open_pool(workers, paths) as pool:
+        files = inspect_files(paths, [], pool)
+        requests = (
+            request(count_block, block.segments, reading, data=block.data)
+            for block in read_blocks(files)
+        )
+        # In order, so that words are dropped at the same places for any number of workers.
+        for _, reply in pool.map(requests, in_order=True):
+            counts.add(reply["words"], reply["counts"])
+            (progress or SILENT).update(reply["tokens"])
+    if not counts.n_tokens:
+        raise _no_tokens(len(files))
+    return counts
+
+
+def _no_tokens(n_files: int) -> InputError:
+    files = "the input file has" if n_files == 1 else f"the {n_files} input files have"
+    return InputError(f"{files} no tokens; name files with text")
+
+
+# --------------------------------------------------------------------------- OUT.partial
+
+
+def _workspace(out: Path) -> AbstractContextManager[_Journal]:
+    """Create or find OUT.partial, and keep other processes out of it."""
+    busy = (
+        f"'{shown(out, 120)}' is being prepared by another process; wait for it or choose "
+        "another folder"
+    )
+    path = out.with_name(f"{out.name}.partial")
+    return JournalFolder.opened(path, _PieceRecord, _NAMES, busy=busy)
+
+
+def _piece_path(journal: _Journal, number: int) -> Path:
+    return journal.path / f"piece-{number:06d}.safetensors"
+
+
+def _shard_name(number: int) -> str:
+    return f"shard-{number:05d}.safetensors"
+
+
+def _make_pieces(
+    journal: _Journal,
+    header: dict[str, str],
+    files: Sequence[TextFile],
+    reading: Reading,
+    seed: int,
+    pool: Pool,
+    progress: Progress,
+) -> list[_PieceRecord]:
+    """Tokenize all blocks that are not pieces of the same texts and options yet."""
+    found = journal.found()
+    # Where a block starts is known from the one before it, so only pieces without a gap count.
+    known = found[1] if found is not None and found[0] == header else []
+    done = journal.begin(header, itertools.takewhile(journal.is_intact, known))
+    if done:
+        _log.info("resuming after %d finished pieces", len(done))
+        progress.update(sum(record.tokens for record in done))
+    start = Position(*done[-1].end) if done else None
+    # What is known of the blocks that workers tokenize; their requests are taken in this order.
+    ahead: list[dict[str, Any]] = []
+
+    def requests() -> Iterator[Request]:
+        for k, block in enumerate(read_blocks(files, start), len(done)):
+            path, end = _piece_path(journal, k), astuple(block.end)
+            known = {"file": path.name, "end": end, "heldout": block.heldout}
+            ahead.append({**known, "n_cut": block.n_cut})
+            yield request(make_piece, path, block.segments, reading, seed, data=block.data)
+
+    # In order, because a run resumes where the last recorded piece ends.
+    records = list(done)
+    for _, reply in pool.map(requests(), in_order=True):
+        record = _PieceRecord(**ahead.pop(0), **reply)
+        journal.add(record)
+        records.append(record)
+        progress.update(record.tokens)
+    if not sum(record.tokens for record in records if not record.heldout):
+        journal.clear()
+        raise _no_tokens(sum(not file.heldout for file in files))
+    return records
+
+
+def _make_shards(
+    journal: _Journal,
+    header: dict[str, str],
+    pieces: Sequence[_PieceRecord],
+    share: float,
+    shard_tokens: int,
+    pool: Pool,
+) -> tuple[list[Path], Path | None]:
+    """Merge the shards that do not exist yet, and hold out a share of the documents.
+
+    Returns the shards that have documents, and the held-out one if there is any.
+    """
+    inputs = [piece for piece in pieces if not piece.heldout]
+    n_documents = sum(piece.documents for piece in inputs)
+    min_hash = min(piece.min_hash for piece in inputs)
+    # Documents with smaller hashes are held out. Hashes are spread evenly below KEYS; a single
+    # document is kept for training.
+    limit = math.ceil(share * KEYS) if n_documents > 1 else 0
+    if limit and min_hash >= limit:
+        limit = min_hash + 1  # the share of a small corpus is less than one document
+    n_tokens = sum(piece.tokens for piece in inputs)
+    n_shards = max(1, min(n_documents, round(n_tokens / shard_tokens)))
+    folder = journal.path / f"shards-{json_digest([header, n_shards, limit])[:16]}"
+    for old in journal.path.glob("shards-*"):
+        if old != folder:
+            shutil.rmtree(old)
+    folder.mkdir(exist_ok=True)
+    shards, held = [folder / _shard_name(k) for k in range(n_shards)], folder / HELDOUT
+    paths = [_piece_path(journal, k) for k in range(len(pieces))]
+    kept = [(path, (limit, KEYS)) for path in paths[: len(inputs)]]
+    held_out = [(path, (0, limit)) for path in paths[: len(inputs)]]
+    held_out += [(path, (0, KEYS)) for path in paths[len(inputs) :]]
+
+    def requests() -> Iterator[Request]:
+        # Rounded up. The last bound is KEYS itself, so every key is in a shard.
+        bounds = [-(-k * KEYS // n_shards) for k in range(n_shards + 1)]
+        for path, between in zip([*shards, held], [*pairwise(bounds), (0, KEYS)], strict=True):
+            # A shard gets its name when it is complete: one that exists was made by an earlier run.
+            if not path.exists():
+                yield request(merge, path, held_out if path == held else kept, between)
+
+    for _ in pool.map(requests()):
+        pass
+    found = [path for path in shards if path.exists()]
+    if not found:
+        raise InputError("every document is held out; lower heldout or give more text")
+    return found, held if held.exists() else None

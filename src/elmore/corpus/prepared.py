@@ -1,6 +1,6 @@
 """A prepared corpus: a folder of shards, a vocabulary and counts.
 
-    shard-00000.safetensors ...   training documents in random order (shards.py)
+    shard-00000.safetensors ...   training documents in random order, a few hundred each
     heldout.safetensors           held-out documents, if there are any
     vocab.txt                     one word per line, in id order
     counts.tsv                    word TAB training count, the most frequent first
@@ -14,21 +14,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.base.atomic import atomic_path
 from elmore.base.json import from_json, read_json
 from elmore.base.manifest import FolderFormat, check_file, check_size, file_entries
 from elmore.base.messages import shown
-from elmore.corpus.shards import Shard, read_shard
 from elmore.corpus.words import read_counts
 from elmore.errors import FormatError
+from elmore.formats.containers.safetensors_files import (
+    SafetensorsView,
+    read_safetensors,
+    write_safetensors,
+)
 from elmore.limits import LIMITS
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.tokenizer import Convention
@@ -41,8 +47,14 @@ __all__ = [
     "VOCABULARY",
     "Part",
     "Prepared",
+    "Shard",
     "is_prepared",
+    "offsets",
+    "read_shard",
+    "shard_tensors",
+    "type_tensors",
     "write_manifest",
+    "write_shard",
 ]
 
 MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
@@ -204,19 +216,39 @@ class Prepared:
         manifest = from_json(
             _Manifest, data, what=MANIFEST, error=FormatError, fix=_AGAIN, extra=True
         )
-        return _open(folder, manifest, verify)
+        digest = _check_files(folder, manifest.files, verify)
+        vocabulary = Vocabulary.read(folder / VOCABULARY)
+        for word in (BEGIN, END, UNKNOWN):
+            if word not in vocabulary:
+                raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
+        paths = tuple(folder / shard.file for shard in manifest.shards)
+        training, heldout = manifest.training, manifest.heldout
+        listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
+        if not paths or listed | ({HELDOUT} if heldout else set()) != set(manifest.files):
+            raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
+        held = heldout or _Counted(oov=0)
+        return cls(
+            folder=folder,
+            vocabulary=vocabulary,
+            tokenizer=manifest.tokenizer,
+            segmenter=manifest.segmenter,
+            training=training + Part(),
+            heldout=held + Part(),
+            shards=tuple(shard + Part() for shard in manifest.shards),
+            shard_paths=paths,
+            heldout_path=folder / HELDOUT if heldout else None,
+            oov_rate=training.oov / max(1, training.tokens),
+            heldout_oov_rate=held.oov / max(1, held.tokens),
+            notes=manifest.notes,
+            digest=digest,
+            sums={name: entry.sha256 for name, entry in manifest.files.items()},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Counted(Part):
-    """A part of the corpus, as prepared.json describes it."""
-
     oov: int
     types: int = 0  # not counted for held-out text
-
-    @property
-    def oov_rate(self) -> float:
-        return self.oov / max(1, self.tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,41 +273,6 @@ class _Manifest:
     shards: tuple[_ShardEntry, ...]
     notes: tuple[str, ...]
     files: dict[str, _FileEntry]
-
-
-def _open(folder: Path, manifest: _Manifest, verify: bool) -> Prepared:
-    digest = _check_files(folder, manifest.files, verify)
-    vocabulary = Vocabulary.read(folder / VOCABULARY)
-    for word in (BEGIN, END, UNKNOWN):
-        if word not in vocabulary:
-            raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
-    paths = tuple(folder / shard.file for shard in manifest.shards)
-    listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
-    if manifest.heldout is not None:
-        listed.add(HELDOUT)
-    if not paths or listed != set(manifest.files):
-        raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
-    training, heldout = manifest.training, manifest.heldout or _Counted(oov=0)
-    return Prepared(
-        folder=folder,
-        vocabulary=vocabulary,
-        tokenizer=manifest.tokenizer,
-        segmenter=manifest.segmenter,
-        training=_part(training),
-        heldout=_part(heldout),
-        shards=tuple(map(_part, manifest.shards)),
-        shard_paths=paths,
-        heldout_path=folder / HELDOUT if manifest.heldout is not None else None,
-        oov_rate=training.oov_rate,
-        heldout_oov_rate=heldout.oov_rate,
-        notes=manifest.notes,
-        digest=digest,
-        sums={name: entry.sha256 for name, entry in manifest.files.items()},
-    )
-
-
-def _part(part: Part) -> Part:
-    return Part(tokens=part.tokens, sentences=part.sentences, documents=part.documents)
 
 
 def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
@@ -306,3 +303,132 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+# --------------------------------------------------------------------------- shards
+
+# Tokens are numbers into the shard's own list of types, so that a shard can be read without any
+# other file and without a list of all types of the corpus.
+_DTYPES = {
+    "tokens": "I32",
+    "sentences": "I64",
+    "documents": "I64",
+    "type_bytes": "I8",
+    "type_offsets": "I64",
+}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Documents of tokenized sentences, without sentence markers.
+
+    Attributes:
+        tokens: numbers of types, (n_tokens,).
+        sentences: where each sentence starts in `tokens`, and the end, (n_sentences + 1,).
+        documents: where each document starts in `sentences`, and the end, (n_documents + 1,).
+        types: the distinct tokens.
+    """
+
+    tokens: NDArray[np.int32]
+    sentences: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    types: list[str]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all sentences."""
+        return len(self.tokens)
+
+    @property
+    def n_sentences(self) -> int:
+        """Sentences of all documents."""
+        return len(self.sentences) - 1
+
+    @property
+    def n_documents(self) -> int:
+        """Documents."""
+        return len(self.documents) - 1
+
+    def sentence(self, index: int) -> list[str]:
+        """The tokens of a sentence."""
+        start, end = self.sentences[index : index + 2]
+        return [self.types[k] for k in self.tokens[start:end].tolist()]
+
+    def type_counts(self) -> NDArray[np.int64]:
+        """How often each type occurs, (n_types,)."""
+        return np.bincount(self.tokens, minlength=len(self.types))
+
+
+def write_shard(path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Write a shard or a piece, over an old one; its bytes depend on the tensors only."""
+    with atomic_path(path, overwrite=True) as temporary:
+        write_safetensors(temporary, dict(tensors), {"format": "elmore-shard"})
+
+
+def read_shard(path: Path) -> Shard:
+    """Read a shard.
+
+    Raises:
+        FormatError: it is damaged, or not a shard.
+    """
+    with read_safetensors(path, what=str(path)) as view:
+        _check_names(view, path)
+        arrays = {name: np.array(view.read(name)) for name in _DTYPES}
+    _check_offsets(arrays["sentences"], len(arrays["tokens"]), "sentences", path)
+    _check_offsets(arrays["documents"], len(arrays["sentences"]) - 1, "documents", path)
+    _check_offsets(arrays["type_offsets"], len(arrays["type_bytes"]), "type_offsets", path)
+    tokens, n_types = arrays["tokens"], len(arrays["type_offsets"]) - 1
+    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < n_types):
+        raise _damaged(path, f"tokens outside its {n_types} types")
+    text = arrays["type_bytes"].tobytes()
+    try:
+        types = [text[a:b].decode("utf-8") for a, b in pairwise(arrays["type_offsets"].tolist())]
+    except UnicodeDecodeError:
+        raise _damaged(path, "types that are not UTF-8") from None
+    if len(set(types)) != n_types:
+        raise _damaged(path, "a type twice")
+    return Shard(tokens, arrays["sentences"], arrays["documents"], types)
+
+
+def shard_tensors(shard: Shard) -> dict[str, NDArray[Any]]:
+    """What the file of a shard holds."""
+    return {
+        "tokens": shard.tokens.astype(np.int32, copy=False),
+        "sentences": shard.sentences.astype(np.int64, copy=False),
+        "documents": shard.documents.astype(np.int64, copy=False),
+        **type_tensors([word.encode("utf-8") for word in shard.types]),
+    }
+
+
+def type_tensors(words: Sequence[bytes]) -> dict[str, NDArray[Any]]:
+    """The list of types, as a shard stores it."""
+    return {
+        "type_bytes": np.frombuffer(b"".join(words), np.int8),
+        "type_offsets": offsets(np.fromiter(map(len, words), np.int64, len(words))),
+    }
+
+
+def offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where things of these lengths start, and the end."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _check_names(view: SafetensorsView, path: Path) -> None:
+    found = view.names()
+    for name, dtype in _DTYPES.items():
+        if name not in found or found[name].dtype != dtype or len(found[name].shape) != 1:
+            raise FormatError(
+                f"'{shown(path, 120)}' has no list '{name}' of type {dtype}, so it is not a shard; "
+                "pass a file that elmore prepare wrote"
+            )
+
+
+def _check_offsets(offsets: NDArray[np.int64], end: int, name: str, path: Path) -> None:
+    # They rise strictly: prepare writes no empty sentence, document or type.
+    complete = len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == end
+    if not complete or bool((np.diff(offsets) <= 0).any()):
+        raise _damaged(path, f"{name} that do not rise from 0 to {end}")
+
+
+def _damaged(path: Path, problem: str) -> FormatError:
+    return FormatError(f"'{shown(path, 120)}' is damaged: it has {problem}; prepare it again")

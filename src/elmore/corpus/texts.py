@@ -32,7 +32,6 @@ __all__ = [
     "find_documents",
     "input_paths",
     "inspect_file",
-    "no_tokens",
     "read_blocks",
 ]
 
@@ -103,15 +102,15 @@ def expand_inputs(inputs: Iterable[str | Path]) -> list[Path]:
     return list(found.values())
 
 
-def inspect_file(path: str) -> dict[str, Any]:
-    """The size, SHA-256 and kind of a file, as fields of `TextFile`."""
+def inspect_file(path: str, heldout: bool = False) -> TextFile:
+    """Read a file to find out what it is."""
     # Read twice: the sum is of the bytes as stored, borders are in the decompressed text.
     with open_checked(Path(path), what="input") as stream:
         size = os.fstat(stream.fileno()).st_size
         sha256 = sha256_stream(stream)
     with open_text(Path(path), what="input") as text:
         linewise = not _has_border(text)
-    return {"path": path, "size": size, "sha256": sha256, "linewise": linewise}
+    return TextFile(path=path, size=size, sha256=sha256, linewise=linewise, heldout=heldout)
 
 
 def describe_files(files: Sequence[TextFile]) -> dict[str, Any]:
@@ -126,12 +125,6 @@ def describe_files(files: Sequence[TextFile]) -> dict[str, Any]:
         keys = ("path", "size", "sha256", "heldout")
         described["files"] = [dict(zip(keys, line, strict=True)) for line in lines]
     return described
-
-
-def no_tokens(n_files: int) -> InputError:
-    """The error for files without text."""
-    files = "the input file has" if n_files == 1 else f"the {n_files} input files have"
-    return InputError(f"{files} no tokens; name files with text")
 
 
 # --------------------------------------------------------------------------- documents
@@ -192,10 +185,11 @@ class Position:
 
 @dataclass(frozen=True)
 class Segment:
-    """Documents of one file in a block."""
+    """Documents of one file in a block: where they start, and their bytes."""
 
     start: Position
     size: int
+    file: TextFile
 
 
 @dataclass(frozen=True)
@@ -240,7 +234,7 @@ def read_blocks(
         with open_text(Path(file.path), what="input") as stream:
             documents = _Documents(file, stream, here)
             while data := documents.take(block_bytes - sum(map(len, parts))):
-                segments.append(Segment(here, len(data)))
+                segments.append(Segment(here, len(data), file))
                 parts.append(data)
                 here = _after(here, data, file.linewise)
                 if sum(map(len, parts)) >= block_bytes:

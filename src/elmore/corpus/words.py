@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from elmore.base.io import open_checked, read_lines
-from elmore.base.messages import SILENT, Progress, shown
-from elmore.base.pool import Request
-from elmore.corpus.texts import input_paths, no_tokens, read_blocks
-from elmore.corpus.worker_tasks import block_fields, inspect_files, open_pool
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS
-from elmore.text.reading import Errors, Reading
-from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 
-__all__ = ["VocabularyChoice", "WordCounts", "count_words", "read_counts"]
+__all__ = ["VocabularyChoice", "WordCounts", "read_counts"]
 
 # Counting more distinct words than this takes over half a gigabyte.
 _MAX_TYPES = 5_500_000
@@ -102,111 +96,68 @@ def read_counts(path: Path) -> Iterator[tuple[str, int]]:
             yield word, int(count)
 
 
-def count_words(
-    inputs: Sequence[str | Path],
-    *,
-    tokenized: bool = False,
-    split_sentences: bool = False,
-    tokenizer: Tokenizer = "ptb",
-    errors: Errors = "strict",
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> WordCounts:
-    """Count the words of text files; arguments as in `prepare`."""
-    reading = Reading(
-        tokenized=tokenized,
-        split_sentences=split_sentences,
-        tokenizer=sendable(tokenizer) or "ptb",
-        errors=errors,
-    )
-    paths, _ = input_paths(inputs, ())
-    counts = WordCounts()
-    with open_pool(workers, paths) as pool:
-        files = inspect_files(paths, [], pool)
-        requests = (
-            Request(block_fields("count", files, block.segments, reading, seed=0), block.data)
-            for block in read_blocks(files)
-        )
-        # In order, so that words are dropped at the same places for any number of workers.
-        for _, reply in pool.map(requests, in_order=True):
-            counts.add(reply["words"], reply["counts"])
-            (progress or SILENT).update(reply["tokens"])
-    if not counts.n_tokens:
-        raise no_tokens(len(files))
-    return counts
-
-
 # --------------------------------------------------------------------------- vocabulary
 
 
-@dataclass(frozen=True, kw_only=True)
 class VocabularyChoice:
     """Which words the model predicts: the most frequent, or those of a file.
 
-    Attributes:
-        size: the number of words, with the specials.
+    Args:
+        vocabulary: the number of words, with the specials, or a vocabulary file to use as it is.
+            By default 50,000, without words that occur once unless `min_count` is given.
         min_count: words must occur at least this often.
-        file: a vocabulary to use as it is.
-        name: of its file.
-        automatic: nothing was asked for, so words that occur once are left out too.
     """
 
-    size: int | None = None
-    min_count: int | None = None
-    file: Vocabulary | None = None
-    name: str = ""
-    automatic: bool = False
-
-    @classmethod
-    def of(
-        cls, vocabulary: int | str | os.PathLike[str] | None, min_count: int | None
-    ) -> VocabularyChoice:
-        """Read the arguments of `prepare`."""
+    def __init__(
+        self, vocabulary: int | str | os.PathLike[str] | None, min_count: int | None
+    ) -> None:
         if min_count is not None and min_count < 1:
             raise ConfigError(f"min_count={min_count} is out of range; pass 1 or more")
-        if vocabulary is None and min_count is None:
-            return cls(size=_DEFAULT_WORDS, automatic=True)
-        if vocabulary is None:
-            return cls(min_count=min_count)
+        self._automatic = vocabulary is None and min_count is None
+        self._size = _DEFAULT_WORDS if self._automatic else None
+        self._min_count, self._file, self._name = min_count, None, ""
         if isinstance(vocabulary, int):
             if not len(_SPECIALS) < vocabulary <= LIMITS.vocabulary_lines:
                 raise ConfigError(
                     f"vocabulary={vocabulary} is out of range; pass a number of words from "
                     f"{len(_SPECIALS) + 1} to {LIMITS.vocabulary_lines}, or a file"
                 )
-            return cls(size=vocabulary, min_count=min_count)
-        if min_count is not None:
-            raise ConfigError("min_count and a vocabulary file cannot be combined; pass one")
-        words, name = Vocabulary.read(Path(vocabulary)), os.fspath(vocabulary)
-        missing = [word for word in _SPECIALS if word not in words]
-        if missing:
-            raise FormatError(
-                f"'{shown(name, 120)}' lacks {', '.join(missing)}; add a line for each, "
-                "ideally at the top"
-            )
-        return cls(file=words, name=name)
+            self._size = vocabulary
+        elif vocabulary is not None:
+            if min_count is not None:
+                raise ConfigError("min_count and a vocabulary file cannot be combined; pass one")
+            self._file, self._name = Vocabulary.read(Path(vocabulary)), os.fspath(vocabulary)
+            missing = [word for word in _SPECIALS if word not in self._file]
+            if missing:
+                raise FormatError(
+                    f"'{shown(self._name, 120)}' lacks {', '.join(missing)}; add a line for each, "
+                    "ideally at the top"
+                )
 
     def described(self) -> int | str | None:
         """What prepared.json says."""
-        return shown(self.name, 1000) if self.file is not None else self.size
+        return shown(self._name, 1000) if self._file is not None else self._size
 
     def make(self, counts: WordCounts) -> Vocabulary:
         """Choose the words; warn about a file that is not sorted by frequency."""
-        if self.file is not None:
-            if _sortedness([counts[word] for word in self.file if word not in _SPECIALS]) < _SORTED:
+        if self._file is not None:
+            if (
+                _sortedness([counts[word] for word in self._file if word not in _SPECIALS])
+                < _SORTED
+            ):
                 warnings.warn(
-                    f"'{shown(self.name, 120)}' is not sorted by frequency in this text, so a "
+                    f"'{shown(self._name, 120)}' is not sorted by frequency in this text, so a "
                     "sampled softmax will draw the wrong words; sort it or make a new one",
                     stacklevel=3,
                 )
-            return self.file
-        lowest = self.min_count or 1
+            return self._file
+        lowest = self._min_count or 1
         # A vocabulary of all words leaves no <UNK> to learn from, and unseen text is full of them.
-        if self.automatic and next(counts.ranked(), ("", 0))[1] > 1:
+        if self._automatic and next(counts.ranked(), ("", 0))[1] > 1:
             lowest = 2
         words = list(_SPECIALS)
         for word, count in counts.ranked():
-            if len(words) == self.size or count < lowest:
+            if len(words) == self._size or count < lowest:
                 break
             if word not in _SPECIALS and _storable(word):
                 words.append(word)
@@ -214,8 +165,8 @@ class VocabularyChoice:
 
     def notes(self, counts: WordCounts, words: Vocabulary) -> list[str]:
         """What to know about an automatic choice that left out words which occur once."""
-        left = sum(word not in words for word, _ in counts.ranked()) if self.automatic else 0
-        if not left or len(words) == self.size:
+        left = sum(word not in words for word, _ in counts.ranked()) if self._automatic else 0
+        if not left or len(words) == self._size:
             return []
         share = 1 - counts.covered(words) / counts.n_tokens
         return [

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.corpus.shards import Shard
+from elmore.corpus.prepared import Shard
 from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.seeds import numpy_generator

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from elmore.compute.workers import Workers
-from elmore.corpus.prepared import Prepared
-from elmore.corpus.shards import Shard
+from elmore.corpus.prepared import Prepared, Shard
 from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.threads import torch_workers
