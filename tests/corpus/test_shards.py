@@ -1,4 +1,4 @@
-"""elmore.corpus.shards: files of tokenised documents, and pieces dealt into them."""
+"""Shards: files of tokenised documents, and pieces dealt into them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""elmore.corpus.worker_tasks: lines, tokens, bytes that are no text."""
+"""Blocks of text: lines, tokens, bytes that are no text."""
 
 from __future__ import annotations
 
