@@ -112,6 +112,16 @@ def test_code_blocks_run(
         run_block(page, block, space)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?!bin/)(?:[a-z_]+/)+[\w-]+\.(?:py|c|h|toml|json|sh))`", text))
+    named |= set(re.findall(r"`(?:python )?((?:benchmarks|tools|examples)/[^\s`]+\.\w+)", text))
+    for name in named:
+        places = [ROOT / name, ROOT / "src/elmore" / name, ROOT / "native" / name]
+        assert any(path.exists() for path in places), f"{page.name} names {name}"
+
+
 @pytest.mark.parametrize(
     ("shown", "printed"),
     [
