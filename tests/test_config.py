@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import FIXTURES, needs_originals
 
+from elmore.base.json import from_json
 from elmore.config import (
     BiLmConfig,
     LstmConfig,
     TokenEncoderConfig,
-    config_from_json,
-    config_to_json,
     count_parameters,
     weight_shapes,
 )
@@ -59,8 +58,8 @@ def configs(draw: st.DrawFn) -> BiLmConfig:
 
 @given(configs())
 def test_json_and_back(config: BiLmConfig) -> None:
-    text = json.dumps(config_to_json(config))
-    assert config_from_json(json.loads(text), what="config.json") == config
+    text = json.dumps(dataclasses.asdict(config))
+    assert from_json(BiLmConfig, json.loads(text), what="config.json") == config
 
 
 @given(configs())
@@ -117,7 +116,7 @@ def test_tampered_numbers_are_refused_in_one_line(where: tuple[str, str], value:
     data = {k: dict(v) for k, v in GOOD.items()}
     data[section][name] = value
     with pytest.raises(ConfigError) as caught:
-        config_from_json(data, what="config.json")
+        from_json(BiLmConfig, data, what="config.json")
     message = str(caught.value)
     assert "\n" not in message
     assert len(message) <= 300
@@ -159,19 +158,19 @@ def test_refusals(section: str, changes: dict[str, Any], message: str) -> None:
     data = {k: dict(v) for k, v in GOOD.items()}
     data[section] |= changes
     with pytest.raises(ConfigError, match=message) as caught:
-        config_from_json(data, what="config.json")
+        from_json(BiLmConfig, data, what="config.json")
     assert len(str(caught.value)) <= 300
     assert "\n" not in str(caught.value)
 
 
 def test_missing_parts() -> None:
     with pytest.raises(ConfigError, match=r"config\.json: lstm is missing"):
-        config_from_json({"tokens": GOOD["tokens"]}, what="config.json")
+        from_json(BiLmConfig, {"tokens": GOOD["tokens"]}, what="config.json")
     with pytest.raises(ConfigError, match=r"lstm\.projection_dim is missing"):
-        config_from_json(GOOD | {"lstm": {"dim": 4}}, what="config.json")
+        from_json(BiLmConfig, GOOD | {"lstm": {"dim": 4}}, what="config.json")
 
 
 def test_configs_do_not_change() -> None:
-    config = config_from_json(GOOD, what="config.json")
+    config = from_json(BiLmConfig, GOOD, what="config.json")
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.lstm.dim = 5  # type: ignore[misc]

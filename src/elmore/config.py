@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from elmore.base.json import from_json
 from elmore.base.messages import shown
 from elmore.errors import ConfigError
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = [
     "Activation",
@@ -20,9 +18,8 @@ __all__ = [
     "LstmConfig",
     "Precision",
     "TokenEncoderConfig",
-    "config_from_json",
-    "config_to_json",
     "count_parameters",
+    "filters_from_json",
     "weight_shapes",
 ]
 
@@ -66,8 +63,7 @@ class TokenEncoderConfig:
     def __post_init__(self) -> None:
         if self.activation not in get_args(Activation):
             raise ConfigError(
-                f"activation={shown(repr(self.activation))} is unknown; "
-                f"use one of {_list(Activation)}"
+                f"activation={shown(repr(self.activation))} is unknown; use 'relu' or 'tanh'"
             )
         if not self.n_characters and not self.n_words:
             raise ConfigError(
@@ -75,7 +71,7 @@ class TokenEncoderConfig:
             )
         _check_count("n_highway", self.n_highway, 0, LIMITS.layers)
         if self.n_characters:
-            self._check_characters(LIMITS)
+            self._check_characters()
         elif self.filters or self.char_dim or self.n_highway:
             raise ConfigError(
                 "filters, char_dim and n_highway belong to characters; set n_characters too"
@@ -86,18 +82,18 @@ class TokenEncoderConfig:
         elif self.word_dim:
             raise ConfigError(f"word_dim={self.word_dim} needs a word table; set n_words too")
 
-    def _check_characters(self, limits: Limits) -> None:
-        _check_count("n_characters", self.n_characters, 1, limits.character_rows)
-        _check_count("char_dim", self.char_dim, 1, limits.projection)
-        _check_count("max_chars", self.max_chars, limits.min_chars, limits.max_chars)
-        if not 1 <= len(self.filters) <= limits.filters:
+    def _check_characters(self) -> None:
+        _check_count("n_characters", self.n_characters, 1, LIMITS.character_rows)
+        _check_count("char_dim", self.char_dim, 1, LIMITS.projection)
+        _check_count("max_chars", self.max_chars, LIMITS.min_chars, LIMITS.max_chars)
+        if not 1 <= len(self.filters) <= LIMITS.filters:
             raise ConfigError(
-                f"{len(self.filters)} filters, allowed are 1..{limits.filters}; "
+                f"{len(self.filters)} filters, allowed are 1..{LIMITS.filters}; "
                 "list them as [[width, count], ...]"
             )
         for width, count in self.filters:
             _check_count("filter width", width, 1, self.max_chars)
-            _check_count("filter count", count, 1, limits.channels)
+            _check_count("filter count", count, 1, LIMITS.channels)
 
     @property
     def n_filters(self) -> int:
@@ -244,19 +240,6 @@ def count_parameters(config: BiLmConfig) -> int:
     return sum(math.prod(shape) for shape in weight_shapes(config).values())
 
 
-def config_to_json(config: BiLmConfig) -> dict[str, Any]:
-    """Turn a config into plain JSON values; `config_from_json` is the inverse."""
-    data = dataclasses.asdict(config)
-    if not config.lstm.mixed:  # older versions know no such key
-        del data["lstm"]["mixed"]
-    return data
-
-
-def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:
-    """Build a config from parsed JSON with the keys `tokens` and `lstm`."""
-    return from_json(BiLmConfig, data, what=what)
-
-
 def filters_from_json(value: Any, *, what: str) -> tuple[tuple[int, int], ...]:
     """Check and freeze a list of [width, count] pairs."""
     return from_json(tuple[tuple[int, int], ...], value, what=what, key="filters")
@@ -267,7 +250,3 @@ def _check_count(name: str, value: int, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         found = shown(repr(value))
         raise ConfigError(f"{name}={found} is out of range; use a whole number {low}..{high}")
-
-
-def _list(choice: Any) -> str:
-    return ", ".join(repr(name) for name in get_args(choice))

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.bulk.embed_files import cut_shards, inspect_input
+from elmore.bulk.job import Job
 from elmore.errors import InputError
-from elmore.text.reading import Counts, Reading
+from elmore.text.reading import Counts
 
 
 def cut(paths, shard_bytes, limit=None, **options):
     files = [inspect_input(path) for path in paths]
-    reading, counts = Reading(**options), Counts()
-    return list(cut_shards(files, reading, counts, shard_bytes=shard_bytes, limit=limit)), counts
+    job, counts = Job(model="none", shard_bytes=shard_bytes, **options), Counts()
+    return list(cut_shards(files, job, counts, limit)), counts
 
 
 @given(
@@ -57,7 +58,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path):
     path = tmp_path / "a"
     path.write_text("one\ntwo\n")
     files = [inspect_input(path)]
-    shards = cut_shards(files, Reading(), Counts(), shard_bytes=1)
+    shards = cut_shards(files, Job(model="none", shard_bytes=1), Counts(), None)
     next(shards)
     path.write_text("one\ntwo\nthree\n")
     with pytest.raises(InputError, match="changed while it was being read"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -109,9 +110,7 @@ def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
     # It goes with the numbers: kept with them, gone with them.
     assert certified(found, "int8") is found
     assert CERTIFICATE not in certified(found, "float32").notes
-    probed = certified(found, "int8", probes={"pos": {"int8": 97.1, "float32": 97.2}})
-    assert probed.notes[CERTIFICATE]["probes"]["pos"]["int8"] == 97.1
-    assert json.dumps(dict(probed.notes))
+    assert json.dumps(dict(found.notes))
 
 
 def change_model(folder: Path, change: object) -> None:
@@ -168,9 +167,10 @@ def test_a_mixed_folder_is_brought_to_one_precision(checkpoint: Checkpoint, tmp_
 
 @needs_native
 def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
+    before = threading.active_count()
     elmo = Elmo(checkpoint, threads=2)
     elmo.embed(BUSY, tokenized=True)
-    assert elmo.engine.workers._jobs is None
+    assert threading.active_count() == before
 
 
 @needs_torch

@@ -17,10 +17,10 @@ from elmore.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
 from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.embedding.results import value_shape
 from elmore.errors import InputError
-from elmore.text.reading import Counts, Reading
-from elmore.text.records import LINES, Records, Text, as_text
+from elmore.text.reading import Counts
+from elmore.text.records import Text, as_text
 
-__all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input", "run_job"]
+__all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input"]
 
 
 def embed_files(
@@ -56,19 +56,6 @@ def embed_files(
         ConfigError: a bad option, or a folder that is not ours.
     """
     job = Job(model=model, **options)
-    return run_job(job, inputs, out, workers=workers, overwrite=overwrite, progress=progress)
-
-
-def run_job(
-    job: Job,
-    inputs: Sequence[str | Path],
-    out: str | Path,
-    *,
-    workers: int = 1,
-    overwrite: bool = False,
-    progress: Progress = SILENT,
-) -> BulkResult:
-    """Do what `embed_files` does for a job that exists already."""
     paths = [Path(path) for path in ([inputs] if isinstance(inputs, str | Path) else inputs)]
     if not paths:
         raise InputError("no input files; name at least one text file")
@@ -94,14 +81,7 @@ def run_job(
         read = Counts()
 
         def requests() -> Iterator[Request]:
-            shards = cut_shards(
-                files,
-                job.reading(),
-                read,
-                shard_bytes=job.shard_bytes,
-                limit=job.limit,
-                records=job.records(),
-            )
+            shards = cut_shards(files, job, read, job.limit)
             for shard in shards:
                 if shard.number in done:  # read all the same, to find where the next one starts
                     progress.update(len(shard.texts))
@@ -111,14 +91,8 @@ def run_job(
                 yield Request({**place, "texts": shard.texts})
 
         for request, reply in pool.map(requests()):
-            folder.add(
-                ShardRecord(
-                    number=request.fields["number"],
-                    file=Path(request.fields["path"]).name,
-                    first=request.fields["first"],
-                    **reply,
-                )
-            )
+            number, first, path = (request.fields[name] for name in ("number", "first", "path"))
+            folder.add(ShardRecord(number=number, first=first, file=Path(path).name, **reply))
             progress.update(reply["sentences"])
         return folder.finish(read)
 
@@ -168,38 +142,31 @@ def inspect_input(path: Path) -> InputFile:
 
 
 def cut_shards(
-    files: Sequence[InputFile],
-    reading: Reading,
-    counts: Counts,
-    *,
-    shard_bytes: int,
-    limit: int | None = None,
-    records: Records = LINES,
+    files: Sequence[InputFile], job: Job, counts: Counts, limit: int | None
 ) -> Iterator[TextShard]:
     """Divide the sentences of files into shards, in order.
 
-    Shards depend on the files and these arguments alone. A shard may hold the end of a file and
-    the start of the next; a sentence is never divided. Lines that are not UTF-8 are counted in
-    `counts`.
+    Shards depend on the files, the job and the `limit` of sentences alone. A shard may hold the
+    end of a file and the start of the next; a sentence is never divided. Lines that are not UTF-8
+    are counted in `counts`.
     """
     texts: list[Text] = []
     lines: list[int] = []
     number = first = size = 0
-    for line, text in itertools.islice(_texts(files, reading, counts, records), limit):
+    for line, text in itertools.islice(_texts(files, job, counts), limit):
         texts.append(text)
         lines.append(line)
         plain = as_text(text)
         size += len(plain) + 1 if plain.isascii() else len(plain.encode("utf-8", "replace")) + 1
-        if size >= shard_bytes:
+        if size >= job.shard_bytes:
             yield TextShard(number, first, texts, lines)
             number, first, size, texts, lines = number + 1, first + len(texts), 0, [], []
     if texts:
         yield TextShard(number, first, texts, lines)
 
 
-def _texts(
-    files: Sequence[InputFile], reading: Reading, counts: Counts, records: Records
-) -> Iterator[tuple[int, Text]]:
+def _texts(files: Sequence[InputFile], job: Job, counts: Counts) -> Iterator[tuple[int, Text]]:
+    reading, records = job.reading(), job.records()
     for file in files:
         with open_text(file.path, what="input") as stream:
             yield from reading.numbered_texts(stream, str(file.path), counts, records)

@@ -6,31 +6,25 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from elmore._version import __version__
 from elmore.base.io import sha256_file
 from elmore.base.pool import Worker
-from elmore.config import BiLmConfig
-from elmore.embedding.load import ModelPath
+from elmore.compute.native import native
+from elmore.elmo import Elmo
+from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.embedding.results import value_shape
-from elmore.embedding.vector_files import (
-    VECTOR_FORMATS,
-    Settings,
-    check_format,
-    write_vectors,
-)
+from elmore.embedding.stream import embed_records
+from elmore.embedding.vector_files import VECTOR_FORMATS, Settings, check_format, write_vectors
 from elmore.errors import ConfigError
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.records import Records, Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.tokenizer import Sentence
-
-if TYPE_CHECKING:
-    from elmore.elmo import Elmo
 
 __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
 
@@ -118,17 +112,6 @@ class Job(Compute, Output):
             values["layers"] = [float(weight) for weight in self.layers]
         return values
 
-    def writer_settings(self, config: BiLmConfig, first: int) -> Settings:
-        """What the writer of a shard must know; `first` is the number of its first sentence."""
-        return Settings(
-            shape=value_shape(config, self),
-            dtype=self.dtype,
-            texts=self.split_sentences or self.records().named,
-            sentence_index=self.sentence_index,
-            overwrite=True,
-            first=first,
-        )
-
 
 # --------------------------------------------------------------------------- in a worker process
 
@@ -147,9 +130,6 @@ class ShardEmbedder:
     """A loaded model that writes shards; `elmo` instead of the job's model, if it is given."""
 
     def __init__(self, job: Job, elmo: Elmo | None = None) -> None:
-        from elmore.elmo import Elmo
-        from elmore.embedding.load import read_checkpoint
-
         self.job = job
         if elmo is not None:
             self.elmo = elmo
@@ -161,8 +141,6 @@ class ShardEmbedder:
 
     def facts(self) -> dict[str, Any]:
         """What the vectors depend on besides settings and text."""
-        from elmore.compute.native import native
-
         return {
             "model": {"sha256": self.elmo.digest, "dim": self.elmo.dim},
             "software": {
@@ -178,15 +156,11 @@ class ShardEmbedder:
         Our kernels always give the same bits. In numpy and torch, words that an earlier shard left
         may differ in their last bits from those computed again after an interruption.
         """
-        from elmore.compute.native import native
-
         if native().module is None or self.elmo.engine.device != "cpu":
             self.elmo.engine.cache.clear()
 
     def write_shard(self, path: Path, first: int, texts: Sequence[Text]) -> dict[str, Any]:
         """Embed texts into a file; `first` is the number of the first of them."""
-        from elmore.embedding.stream import embed_records
-
         self.forget_words()
         counts = Counts()
         reading = self.job.reading(self.elmo.tokenize)
@@ -197,7 +171,14 @@ class ShardEmbedder:
                 yield as_text(text), reader.sentence(text, counts)
 
         records = embed_records(self.elmo.engine, sentences(), self.job)
-        settings = self.job.writer_settings(self.elmo.config, first)
+        settings = Settings(
+            shape=value_shape(self.elmo.config, self.job),
+            dtype=self.job.dtype,
+            texts=self.job.split_sentences or self.job.records().named,
+            sentence_index=self.job.sentence_index,
+            overwrite=True,
+            first=first,
+        )
         write_vectors(self.job.format, path, records, settings)
         return {
             "sentences": counts.sentences,

@@ -29,7 +29,6 @@ from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 
 __all__ = [
-    "FOLDER_LIMITS",
     "MANIFEST",
     "BulkFolder",
     "BulkResult",
@@ -44,7 +43,7 @@ _FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", f
 MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
-FOLDER_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
+_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +166,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], list[ShardRecord]] | No
     path = folder / MANIFEST
     if not path.exists():
         return None
-    manifest = read_json(path, FOLDER_LIMITS, follow=False)
+    manifest = read_json(path, _LIMITS, follow=False)
     _FORMAT.check(manifest, what=str(path))
     shards = manifest.pop("shards", [])
     manifest.pop("counts", None)
@@ -183,7 +182,7 @@ def check_manifest(folder: Path, form: FolderFormat) -> None:
     if not path.exists():
         return
     with contextlib.suppress(FormatError):
-        if read_json(path, FOLDER_LIMITS, follow=False).get("format") == form.name:
+        if read_json(path, _LIMITS, follow=False).get("format") == form.name:
             return
     raise ConfigError(
         f"'{shown(folder, 140)}' holds something other than {form.label}; choose another name or "
@@ -198,8 +197,8 @@ def check_same_run(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any
     for part in ("settings", "software"):
         old, new = earlier.get(part, {}), now[part]
         for key in sorted({*old, *new}):
-            if old.get(key) != new.get(key):
-                was, wanted = str(old.get(key)), str(new.get(key))
+            was, wanted = str(old.get(key)), str(new.get(key))
+            if was != wanted:
                 # Digests and long lists tell people nothing.
                 long = max(len(was), len(wanted)) > 40
                 what = f"other {key}" if long else f"{key}={shown(was)}, not {shown(wanted)}"

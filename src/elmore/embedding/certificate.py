@@ -6,11 +6,9 @@ The certificate is in a folder's notes, where `elmore info` shows it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore.config import Precision
 from elmore.embedding.engine import Engine
@@ -37,62 +35,45 @@ def fixed_text(checkpoint: Checkpoint) -> list[list[str]]:
     return [*burn_in_text(), *_TEXT]
 
 
-def certified(
-    checkpoint: Checkpoint, precision: Precision, probes: Mapping[str, Any] | None = None
-) -> Checkpoint:
+def certified(checkpoint: Checkpoint, precision: Precision) -> Checkpoint:
     """A checkpoint whose notes say what a precision costs it; float32 costs nothing.
 
-    Args:
-        checkpoint: the model; if it is stored so already, it keeps the certificate it has.
-        precision: how it will be stored.
-        probes: downstream scores, beside those of float32.
+    If it is stored in that precision already, it keeps the certificate it has.
     """
     notes = dict(checkpoint.notes)
-    if precision == checkpoint.precision and CERTIFICATE in notes and probes is None:
+    if precision == checkpoint.precision and CERTIFICATE in notes:
         return checkpoint
     notes.pop(CERTIFICATE, None)
     if precision != "float32":
-        notes[CERTIFICATE] = certify(checkpoint, precision, probes)
+        notes[CERTIFICATE] = certify(checkpoint, precision)
     return dataclasses.replace(checkpoint, notes=notes)
 
 
-def certify(
-    checkpoint: Checkpoint, precision: Precision, probes: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def certify(checkpoint: Checkpoint, precision: Precision) -> dict[str, Any]:
     """Compare a precision with float32 on the fixed text.
 
     Returns:
         JSON values; cosines and errors are lists with one number for each layer.
     """
-    batch_text = fixed_text(checkpoint)
     exact = Engine(checkpoint, Compute(precision="float32"))
     cheap = Engine(checkpoint, Compute(precision=precision))
-    batch = exact.indexer.batch(batch_text)
+    batch = exact.indexer.batch(fixed_text(checkpoint))
     expected, found = exact.run(batch)[0], cheap.run(batch)[0]
     places = np.arange(expected.shape[2])
     inner = (places > 0) & (places < batch.lengths[:, None] - 1)  # without markers and padding
     expected, found = expected[:, inner], found[:, inner]  # (layers, tokens, dim)
-    cosines = _cosines(expected.astype(np.float64), found.astype(np.float64))
-    certificate: dict[str, Any] = {
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    cosines = (a * b).sum(axis=-1) / np.maximum(lengths, 1e-8)
+    numbers = {
+        "mean_cosine": cosines.mean(axis=1),
+        "min_cosine": cosines.min(axis=1),
+        "max_error": np.abs(expected - found).max(axis=(1, 2)),
+        "max_value": np.abs(expected).max(axis=(1, 2)),
+    }
+    return {
         "precision": precision,
         "against": "float32",
         "tokens": int(inner.sum()),
-        "mean_cosine": _numbers(cosines.mean(axis=1)),
-        "min_cosine": _numbers(cosines.min(axis=1)),
-        "max_error": _numbers(np.abs(expected - found).max(axis=(1, 2))),
-        "max_value": _numbers(np.abs(expected).max(axis=(1, 2))),
+        **{name: [round(float(v), 7) for v in values] for name, values in numbers.items()},
     }
-    if probes is not None:
-        certificate["probes"] = dict(probes)
-    return certificate
-
-
-def _cosines(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cosine of every two vectors along the last axis."""
-    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    cosines: NDArray[np.float64] = (a * b).sum(axis=-1) / np.maximum(lengths, 1e-8)
-    return cosines
-
-
-def _numbers(values: NDArray[np.generic]) -> list[float]:
-    return [round(float(value), 7) for value in values]

@@ -6,6 +6,7 @@ is not complete.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -23,7 +24,7 @@ from elmore.base.json import from_json
 from elmore.base.manifest import FolderFormat, check_size, check_sum, file_entries
 from elmore.base.messages import shown
 from elmore.compute.matrix import STEPS, Stored, dequantize
-from elmore.config import BiLmConfig, Precision, config_to_json, weight_shapes
+from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import (
     Checkpoint,
@@ -200,7 +201,7 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
     data = {
         **_FORMAT.head(),
         "elmore": __version__,
-        "config": config_to_json(checkpoint.config),
+        "config": dataclasses.asdict(checkpoint.config),
         "alphabet": alphabet_json(checkpoint.alphabet),
         **specials_json(checkpoint.vocabulary),
         "tokenizer": checkpoint.tokenizer,

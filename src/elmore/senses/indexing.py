@@ -392,14 +392,7 @@ class _Builder:
         for source, file in enumerate(self.inputs):
             limit = None if self.job.limit is None else self.job.limit - first
             before = first
-            for shard in cut_shards(
-                [file],
-                self.job.reading(),
-                Counts(),
-                shard_bytes=self.job.shard_bytes,
-                limit=limit,
-                records=self.job.records(),
-            ):
+            for shard in cut_shards([file], self.job, Counts(), limit):
                 yield source, replace(shard, number=number, first=before + shard.first)
                 number, first = number + 1, first + len(shard.texts)
 
