@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from elmore import tasks
 from elmore.errors import ConfigError, MissingExtra
 from elmore.report import Report, aligned
 
@@ -114,7 +113,3 @@ def test_columns_are_aligned():
     lines = [("name", "n"), ("a", "10"), ("long name", "5")]
     assert aligned(lines, right={1}) == "name        n\na          10\nlong name   5"
     assert aligned(lines) == "name       n\na          10\nlong name  5"
-
-
-def test_the_public_name_is_the_same_class():
-    assert tasks.Report is Report

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from elmore.analysis import Pos
-from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import read_conllu
-from elmore.text.word_vectors import read_word_vectors
 
 LETTERS = "abcdefghij"
 
@@ -146,34 +143,6 @@ def test_unseen_words_take_the_commonest_tag_of_rare_ones(tiny_elmo, tmp_path):
         Pos(tiny_elmo).run(paths)
 
 
-def test_conllu(tmp_path):
-    path = tmp_path / "a.conllu"
-    row = "{}\t{}\t_\t{}\t{}\t_\t_\t_\t_\t_\n"
-    path.write_text(
-        "# text = can't go\n"
-        + row.format("1-2", "can't", "_", "_")
-        + row.format(1, "ca", "AUX", "MD")
-        + row.format(2, "n't", "PART", "RB")
-        + row.format("2.1", "empty", "VERB", "VB")
-        + row.format(3, "New York", "PROPN", "NNP")
-        + "\n\n# another\n"
-        + row.format(1, "Yes", "INTJ", "UH").rstrip("\n"),
-        encoding="utf-8",
-    )
-    first, second = read_conllu(path)
-    assert first.words == ("ca", "n't", "New York")
-    assert (first.upos, first.xpos) == (("AUX", "PART", "PROPN"), ("MD", "RB", "NNP"))
-    assert second.words == ("Yes",)
-    assert read_conllu(path, limit=1) == [first]
-    for pack in (gzip, lzma):
-        packed = tmp_path / "packed"
-        packed.write_bytes(pack.compress(path.read_bytes()))
-        assert read_conllu(packed) == [first, second]
-    packed.write_bytes(lzma.compress((path.read_bytes() + b"\n\n") * 50)[:-9])
-    with pytest.raises(InputError, match=r"packed: .*damaged"):
-        read_conllu(packed)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -190,35 +159,3 @@ def test_bad_conllu(tmp_path, line, message):
         read_conllu(path)
     assert str(error.value).startswith(f"{tmp_path}/{message}")
     assert "\n" not in str(error.value)
-
-
-def test_word_vectors(tmp_path):
-    text = tmp_path / "v.txt"
-    text.write_text("2 3\nthe 1 2 3\nRome 4 5 6\n")
-    vectors = read_word_vectors(text)
-    assert (vectors.words, vectors.dim) == (["the", "Rome"], 3)
-    np.testing.assert_array_equal(
-        vectors.take(["The", "rome", "Rome"]), [[1, 2, 3], [0, 0, 0], [4, 5, 6]]
-    )
-    assert vectors.known(["The", "rome"]) == 0.5
-    np.save(tmp_path / "w.40k.float16.npy", vectors.vectors.astype(np.float16))
-    matrix = tmp_path / "w.40k.float16.npy"
-    with pytest.raises(InputError, match="no words beside it"):
-        read_word_vectors(matrix)
-    (tmp_path / "w.40k.words.txt").write_text("the\nRome\n")
-    np.testing.assert_array_equal(read_word_vectors(matrix).vectors, vectors.vectors)
-    (tmp_path / "w.40k.words.txt").write_text("the\n")
-    with pytest.raises(InputError, match="1 words but a matrix of shape"):
-        read_word_vectors(matrix)
-    matrix.write_bytes(b"nothing")
-    with pytest.raises(ElmoreError, match="is not a matrix"):
-        read_word_vectors(matrix)
-    for content, message in [
-        ("the 1 2\nRome 3\n", r"v.txt:2: 1 numbers, expected 2"),
-        ("the 1 2\nRome 3 x\n", r"v.txt:2: a value is not a number"),
-        ("the 1 nan\n", r"v.txt:1: a value is not a number"),
-        ("", r"v.txt: there is no vector"),
-    ]:
-        text.write_text(content)
-        with pytest.raises(InputError, match=message):
-            read_word_vectors(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from elmore.base.journal import FinishedFile, JournalFolder
-from elmore.errors import ConfigError, ElmoreError, FormatError
+from elmore.errors import ConfigError, FormatError
 
 NAMES = re.compile(r"file-\d|work")
 HEADER = {"format": "test", "options": [1, "é"]}
@@ -131,15 +131,6 @@ def test_the_end(tmp_path: Path) -> None:
     with opened(out) as folder:  # known by its mark
         assert folder.found() is None
     assert names(out) == {"file-0", "done.json"}
-
-
-def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    with (
-        opened(tmp_path / "out"),
-        pytest.raises(ElmoreError, match="in use; wait"),
-        opened(tmp_path / "out"),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "file-0"])

@@ -42,10 +42,6 @@ def test_peak_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert peak_memory(proc=tmp_path / "none") is None
 
 
-def test_memory_can_be_given_back() -> None:
-    give_back_memory()  # whatever the C library is
-
-
 @pytest.mark.parametrize("library", [object(), OSError("no library")])
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
     def load(_: object) -> object:

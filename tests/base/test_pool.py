@@ -33,16 +33,6 @@ def test_every_request_is_done_once(n_workers: int, in_process: bool) -> None:
         assert list(pool.map([])) == []
 
 
-def test_a_slow_request_holds_back_later_replies_only_if_they_come_in_order() -> None:
-    requests = [Request({"number": 0, "seconds": 0.5}), *numbered(4)[1:]]
-    with Pool(tasks.start, 2) as pool:
-        pool.facts()
-        unordered = [request.fields["number"] for request, _ in pool.map(requests)]
-        ordered = [request.fields["number"] for request, _ in pool.map(requests, in_order=True)]
-    assert unordered[0] != 0
-    assert sorted(unordered) == ordered == [0, 1, 2, 3]
-
-
 def test_requests_are_taken_a_few_ahead() -> None:
     taken = []
 

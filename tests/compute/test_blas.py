@@ -13,23 +13,6 @@ control = workers._blas_control()
 
 
 @pytest.mark.skipif(control is None, reason="numpy has another BLAS here")
-def test_the_count_is_one_inside_and_what_it_was_afterwards() -> None:
-    assert control is not None
-    get, change = control
-    before = get()
-    change(2)
-    try:
-        with one_blas_thread():
-            assert get() == 1
-            with one_blas_thread():
-                assert get() == 1
-            assert get() == 1
-        assert get() == 2
-    finally:
-        change(before)
-
-
-@pytest.mark.skipif(control is None, reason="numpy has another BLAS here")
 def test_the_last_of_several_threads_gives_the_count_back() -> None:
     assert control is not None
     get, change = control

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -124,32 +123,6 @@ def test_gradients_equal_plain_autograd(lengths: list[int], clips: Clips, projec
         assert (clipped["projection"] > 0.05) == (clips.projection is not None and projected)
 
 
-@pytest.mark.parametrize("projected", [True, False])
-def test_gradcheck(projected: bool) -> None:
-    """Finite differences, with clips that bite away from their edges."""
-    sizes, inputs = make_inputs([3, 2], projected=projected, cells=3, dim=2, seed=3)
-    names = [name for name in NAMES if inputs[name] is not None]
-
-    def function(*values: Tensor) -> tuple[Tensor, Tensor]:
-        return run(
-            LstmSteps, sizes, inputs | dict(zip(names, values, strict=True)), Clips(0.7, 0.6)
-        )
-
-    assert torch.autograd.gradcheck(function, [inputs[name] for name in names], eps=1e-7)
-
-
-def test_a_value_on_the_clip_is_cut_off_from_learning() -> None:
-    """What the clip has changed has the derivative zero; the next step still sees the memory."""
-    sizes, inputs = make_inputs([1], projected=True)
-    with torch.no_grad():
-        inputs["memory"].fill_(9.0)
-    output, last = run(LstmSteps, sizes, inputs, Clips(0.01, None))
-    assert last.abs().max() == 0.01
-    (output.sum() + last.sum()).backward()
-    assert inputs["memory"].grad.abs().max() == 0
-    assert inputs["projection"].grad.abs().max() > 0
-
-
 @pytest.mark.parametrize(("clips", "projected"), list(product(CLIPS.values(), [True, False])))
 def test_pieces_of_a_run_equal_the_whole(clips: Clips, projected: bool) -> None:
     """The path without gradients goes on from the last rows of the piece before."""
@@ -175,14 +148,6 @@ def test_pieces_of_a_run_equal_the_whole(clips: Clips, projected: bool) -> None:
         pieces.append(output)
     torch.testing.assert_close(torch.cat(pieces), expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(memory, last, rtol=1e-12, atol=1e-12)
-
-
-def test_the_given_state_is_left_alone() -> None:
-    sizes, inputs = make_inputs([4, 2], projected=True)
-    before = {name: inputs[name].detach().clone() for name in ("hidden", "memory")}
-    run(LstmSteps, sizes, inputs, Clips(0.8, 0.6))
-    for name, value in before.items():
-        np.testing.assert_array_equal(inputs[name].detach(), value)
 
 
 # The kernel in C, which takes float32 only: what stands above goes through its reference. --------

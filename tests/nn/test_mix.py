@@ -79,11 +79,6 @@ def test_penalty_and_its_gradient() -> None:
     np.testing.assert_allclose(mix.weights.grad, [0.2, -0.4, 0.6], atol=1e-6)
 
 
-def test_scores_are_one_parameter_vector_and_gamma_another() -> None:
-    shapes = {name: tuple(p.shape) for name, p in ScalarMix(3).named_parameters()}
-    assert shapes == {"weights": (3,), "gamma": ()}
-
-
 def test_fixed_mixes_do_not_learn() -> None:
     mix = ScalarMix(3, trainable=False, initial=[0.1, 0.2, 0.3])
     assert not any(p.requires_grad for p in mix.parameters())

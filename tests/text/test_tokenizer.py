@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.errors import ConfigError
-from elmore.text.tokenizer import CONVENTIONS, Convention, respell, tokenize
+from elmore.errors import ConfigError, InputError
+from elmore.text.tokenizer import CONVENTIONS, Convention, Sentence, respell, tokenize
 
 # (text, tokens joined by spaces)
 ENGLISH = [
@@ -226,3 +226,9 @@ def test_respelling_equals_tokenizing(text: str) -> None:
         sentence = tokenize(text, convention)
         raw = [text[a:b] for a, b in sentence.spans]
         assert respell(raw, convention) == sentence.tokens
+
+
+@pytest.mark.parametrize("spans", [(), ((0, 1), (1, 2))])
+def test_spans_must_fit_the_tokens(spans: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(InputError, match=r"1 tokens but \d spans; give one"):
+        Sentence(("a",), spans)

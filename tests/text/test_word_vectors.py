@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text.word_vectors import read_word_vectors, write_word_vectors
 
 WORDS = ["the", "naïve", "速い狐", "a\u00a0b", "<S>", "1%2", "\u3000", "7"]
@@ -125,3 +125,29 @@ def test_damaged_binary_files(tmp_path: Path, data: bytes, message: str) -> None
     path.write_bytes(data)
     with pytest.raises(InputError, match=message):
         read_word_vectors(path)
+
+
+def test_lookups_and_a_matrix_with_its_words(tmp_path: Path) -> None:
+    text = tmp_path / "v.txt"
+    text.write_text("2 3\nthe 1 2 3\nRome 4 5 6\n")
+    vectors = read_word_vectors(text)
+    assert (vectors.words, vectors.dim) == (["the", "Rome"], 3)
+    np.testing.assert_array_equal(
+        vectors.take(["The", "rome", "Rome"]), [[1, 2, 3], [0, 0, 0], [4, 5, 6]]
+    )
+    assert vectors.known(["The", "rome"]) == 0.5
+    np.save(tmp_path / "w.40k.float16.npy", vectors.vectors.astype(np.float16))
+    matrix = tmp_path / "w.40k.float16.npy"
+    with pytest.raises(InputError, match="no words beside it"):
+        read_word_vectors(matrix)
+    (tmp_path / "w.40k.words.txt").write_text("the\nRome\n")
+    np.testing.assert_array_equal(read_word_vectors(matrix).vectors, vectors.vectors)
+    (tmp_path / "w.40k.words.txt").write_text("the\n")
+    with pytest.raises(InputError, match="1 words but a matrix of shape"):
+        read_word_vectors(matrix)
+    matrix.write_bytes(b"nothing")
+    with pytest.raises(ElmoreError, match="is not a matrix"):
+        read_word_vectors(matrix)
+    text.write_text("")
+    with pytest.raises(InputError, match=r"v.txt: there is no vector"):
+        read_word_vectors(text)
