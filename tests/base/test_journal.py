@@ -85,6 +85,20 @@ def test_a_damaged_first_line_is_refused(tmp_path: Path) -> None:
     assert "file-0" in names(tmp_path / "out")
 
 
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    out, secret = tmp_path / "out", tmp_path / "elsewhere"
+    records = filled(out, 0)
+    (out / "journal.jsonl").rename(secret)
+    (out / "journal.jsonl").symlink_to(secret)
+    with opened(out) as folder, pytest.raises(FormatError, match="link"):
+        folder.found()
+    # Nor is a file of the journal that is a link as long as its record.
+    (out / "file-0").unlink()
+    (out / "file-0").symlink_to("x" * 10)
+    with opened(out) as folder:
+        assert not folder.is_intact(records[0])
+
+
 def test_starting_again_removes_files_but_not_folders(tmp_path: Path) -> None:
     out = tmp_path / "out"
     filled(out, 0, 1)

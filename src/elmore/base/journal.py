@@ -14,12 +14,14 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from elmore.base.atomic import atomic_file, locked, write_error
+from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError
 
@@ -102,12 +104,14 @@ class JournalFolder(Generic[_R]):
         """The first line of the journal and its records; None without a journal.
 
         Raises:
-            FormatError: the first line is damaged. A kill cannot do that.
+            FormatError: the first line is damaged, which a kill cannot do, or it is a link.
         """
-        try:
-            first, *lines = (self.path / _JOURNAL).read_bytes().split(b"\n")
-        except FileNotFoundError:
+        journal = self.path / _JOURNAL
+        if not os.path.lexists(journal):
             return None
+        # Somebody else may have made the folder, so links are not followed.
+        with open_checked(journal, what="journal", follow=False) as stream:
+            first, *lines = stream.read().split(b"\n")
         records = []
         try:
             header: dict[str, Any] = json.loads(first)
@@ -116,7 +120,7 @@ class JournalFolder(Generic[_R]):
                     records.append(self._record(**json.loads(line)))
         except ValueError:
             raise FormatError(
-                f"'{shown(self.path / _JOURNAL, 120)}' is damaged; remove "
+                f"'{shown(journal, 120)}' is damaged; remove "
                 f"'{shown(self.path, 120)}' to start again"
             ) from None
         return header, records
@@ -126,9 +130,10 @@ class JournalFolder(Generic[_R]):
         if not self._files.fullmatch(str(record.file)):
             return False  # an edited journal may name any file
         try:
-            return (self.path / record.file).lstat().st_size == record.bytes
+            found = (self.path / record.file).lstat()
         except OSError:
             return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == record.bytes
 
     def begin(self, header: Mapping[str, Any], records: Iterable[_R]) -> list[_R]:
         """Start or resume the journal.
