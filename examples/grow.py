@@ -147,18 +147,18 @@ def main() -> None:
         return
     # Imported here, because growing alone does not need torch.
     from elmore.training.bilm.pretrain import pretrain
-    from elmore.training.bilm.recipe import Recipe
+    from elmore.training.bilm.recipe import ModelRecipe, Recipe
 
-    shape = {"model.dim": str(args.dim), "model.projection_dim": str(args.projection_dim)}
-    settings = shape | dict(pair.split("=", 1) for pair in args.set)
+    start = read_checkpoint(args.output)
+    recipe = Recipe.load("laptop", dict(pair.split("=", 1) for pair in args.set))
     pretrain(
         args.data,
         args.run,
-        recipe=Recipe.load("laptop", settings),
+        recipe=dataclasses.replace(recipe, model=ModelRecipe.from_config(start.config)),
         seed=args.seed,
         resume=True,
         threads=args.threads,
-        start=read_checkpoint(args.output),
+        start=start,
     )
 
 

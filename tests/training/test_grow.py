@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small_training import SMALL, small_data, small_recipe
 
-from elmore import Elmo, score
+from elmore import Elmo, Run, pretrain, score
 from elmore.embedding.load import read_checkpoint
+from elmore.errors import ConfigError
 from elmore.published.catalog import bundled_model
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "grow.py"
@@ -42,3 +45,30 @@ def test_a_smaller_size_is_refused(script):
     small = read_checkpoint(bundled_model())
     with pytest.raises(SystemExit, match="pass no less"):
         script.grow(small, 16, 8, seed=0)
+
+
+def test_the_script_trains_the_larger_model(script, tmp_path, monkeypatch):
+    data = small_data(tmp_path)
+    small = pretrain(data, tmp_path / "small", recipe=small_recipe(), threads=1, progress=False)
+    size = ["--dim", "14", "--projection-dim", "8"]
+    settings = {k: v for k, v in SMALL.items() if not k.startswith("model.")}
+    settings["schedule.tokens"] = "200"
+    flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    command = ["grow.py", str(small.checkpoint_path), "-o", str(tmp_path / "grown"), *size]
+    command += ["--data", str(data.folder), "--run", str(tmp_path / "run"), "--threads", "1"]
+    monkeypatch.setattr(sys, "argv", [*command, *flags])
+    script.main()
+    run = Run(tmp_path / "run")
+    assert run.elmo().config == read_checkpoint(tmp_path / "grown").config
+    # It starts from what the small model learned, not from nothing.
+    last = [line["heldout"]["loss"] for line in small.log() if "heldout" in line][-1]
+    first = next(line["heldout"]["loss"] for line in run.log() if "heldout" in line)
+    assert first < last + 0.1
+    script.main()  # a finished run is left as it is
+    # Another size or vocabulary than the model's is refused in one line.
+    for recipe, other in (
+        (small_recipe(), data),
+        (run.recipe, small_data(tmp_path / "other", vocabulary=9)),
+    ):
+        with pytest.raises(ConfigError, match="the model to start from"):
+            pretrain(other, tmp_path / "no", recipe=recipe, start=tmp_path / "grown")

@@ -14,6 +14,7 @@ import torch
 
 from elmore.compute.workers import Workers
 from elmore.corpus.prepared import Prepared, Shard
+from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.threads import torch_workers
@@ -60,6 +61,7 @@ def pretrain(
     out: str | Path,
     *,
     recipe: Recipe | str | Path | None = None,
+    start: Checkpoint | ModelPath | None = None,
     seed: int = 0,
     resume: bool = False,
     overwrite: bool = False,
@@ -75,6 +77,8 @@ def pretrain(
         recipe: a recipe, the name of a shipped one, or the path of a TOML file. By default
             `laptop`, whose passes, warm-up and evaluations are fitted to the size of the data; a
             run that is resumed keeps its own.
+        start: a model with the recipe's shape and the data's vocabulary, whose weights to start
+            from; by default from random ones.
         seed: the one seed.
         resume: continue the run in `out`; without a run there, start one.
         overwrite: replace the run in `out`; a folder that holds anything else is refused.
@@ -94,8 +98,16 @@ def pretrain(
         recipe = choose_recipe(prepared, run if resume else None)
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
+    if start is not None and not isinstance(start, Checkpoint):
+        start = read_checkpoint(start)
+    if start is not None and start.vocabulary != prepared.vocabulary:
+        raise ConfigError(
+            f"'{prepared.folder}' has another vocabulary than the model to start from; prepare it "
+            "with --vocabulary and the model's vocab.txt"
+        )
     group = start_run(run, device, resume=resume, overwrite=overwrite)
-    train_run(run, prepared, recipe, group, seed=seed, threads=threads, progress=progress)
+    options: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress}
+    train_run(run, prepared, recipe, group, start=start, **options)
     group.leave()
     return run
 

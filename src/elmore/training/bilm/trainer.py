@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmore.compute.workers import Workers
-from elmore.config import BiLmConfig
+from elmore.config import BiLmConfig, weight_shapes
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
@@ -277,6 +277,10 @@ class LmTrainer(Trainable):
             raise ConfigError(
                 f"the model's softmax has the clusters {list(softmax.cutoffs)}, the recipe "
                 f"{list(self.cutoffs)}; set loss.kind (adaptive or not) and loss.cutoffs to fit it"
+            )
+        if weight_shapes(checkpoint.config) != weight_shapes(self.bilm.config):
+            raise ConfigError(
+                "the model to start from has another shape than the recipe; set its [model] keys"
             )
         weights = dict(self.bilm.named_parameters())
         with torch.no_grad():
