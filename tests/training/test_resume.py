@@ -79,18 +79,22 @@ def test_the_same_step_again_replaces_the_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["state.safetensors", "state.json"])
-@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "another value", "no object"])
 def test_a_damaged_state_gives_way_to_the_one_before(
     part: str, damage: str, tmp_path: Path
 ) -> None:
     for step in (1, 2):
-        save_state(tmp_path, step, tensors(step), {})
+        save_state(tmp_path, step, tensors(step), {"seen": step})
 
     def spoil(step: int) -> None:
         path = tmp_path / f"step-{step:010d}" / part
         whole = path.read_bytes()
         if damage == "gone":
             path.unlink()
+        elif damage == "another value":
+            path.write_bytes(whole.replace(b'"seen"', b'"sawn"').replace(b"I64", b"F64"))
+        elif damage == "no object":
+            path.write_bytes(b"[]")
         elif damage == "cut":
             path.write_bytes(whole[: len(whole) // 2])
         else:
@@ -101,7 +105,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(
     assert found is not None
     assert found[1]["step"] == 1
     spoil(1)
-    with pytest.raises(ResumeError, match=r"no state in .* can be read") as caught:
+    with pytest.raises(ResumeError, match=rf"no state in .* can be read \(.*{part}") as caught:
         load_state(tmp_path)
     assert "\n" not in str(caught.value)
 

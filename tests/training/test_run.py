@@ -123,9 +123,23 @@ def test_a_torn_line_does_not_stop_a_reader(tmp_path: Path) -> None:
     """A look at the curves while a killed run rests."""
     run = made(tmp_path)
     run.append({"step": 1})
-    with run.log_path.open("a") as stream:
-        stream.write('{"step": 2, "lo')
+    with run.log_path.open("ab") as stream:
+        stream.write(b'{"step": 2, "lo\xc3')
     assert run.log() == [{"step": 1}]
+
+
+@pytest.mark.parametrize("line", [b'{"step": 2, "lo', b"[2]", b"{}", b'{"step": "2"}', b"\xff"])
+def test_a_damaged_log_is_named_with_its_line(line: bytes, tmp_path: Path) -> None:
+    run = made(tmp_path)
+    run.append({"step": 1})
+    with run.log_path.open("ab") as stream:
+        stream.write(line + b"\n")
+    run.append({"step": 3})
+    for read in (run.log, lambda: run.forget_after(1)):
+        with pytest.raises(FormatError, match=r"log\.jsonl:2: .*remove the line") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+    assert len(run.log_path.read_bytes().splitlines()) == 3
 
 
 # The lock -------------------------------------------------------------------------------------

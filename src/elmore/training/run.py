@@ -9,6 +9,7 @@ resume/        the two newest states to resume from
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import shutil
@@ -21,7 +22,7 @@ import numpy as np
 
 from elmore.base.atomic import atomic_file, atomic_folder, locked
 from elmore.base.io import sha256_file
-from elmore.base.json import read_json
+from elmore.base.json import json_digest, read_json
 from elmore.base.manifest import FolderFormat
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, FormatError, ResumeError
@@ -187,12 +188,26 @@ class Run:
         return Recipe.from_json(self._facts()["recipe"], what=str(self.path / "recipe.json"))
 
     def log(self) -> list[dict[str, Any]]:
-        """Read the log."""
+        """Read the log.
+
+        Raises:
+            FormatError: a line is damaged; the last may be half a line.
+        """
         if not self.log_path.is_file():
             return []
         # After the last newline there may be half a line: of a killed process, or being written.
-        lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines if line]
+        lines = self.log_path.read_bytes().split(b"\n")[:-1]
+        found = []
+        for number, line in enumerate(lines, 1):
+            value = None
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+            if not isinstance(value, dict) or not isinstance(value.get("step"), int):
+                raise FormatError(
+                    f"{shown(self.log_path, 120)}:{number}: not a line of a log; remove the line"
+                )
+            found.append(value)
+        return found
 
     def start(self, recipe: AnyRecipe, facts: dict[str, Any]) -> None:
         """Write what is trained; the folder is a run from now on."""
@@ -248,17 +263,10 @@ class Run:
 
     def forget_after(self, step: int) -> None:
         """Drop the log's lines of steps that a resumed run will do again."""
-        kept: list[str] = []
-        if self.log_path.is_file():
-            for line in self.log_path.read_text(encoding="utf-8").split("\n"):
-                try:
-                    if line and json.loads(line)["step"] <= step:
-                        kept.append(line)
-                except (ValueError, KeyError):
-                    continue  # half a line, of a killed process
+        kept = [line for line in self.log() if line["step"] <= step]
         # Replaced in one step: a crash here must not lose the log.
         with atomic_file(self.log_path, overwrite=True) as stream:
-            stream.write("".join(f"{line}\n" for line in kept).encode())
+            stream.write("".join(f"{json.dumps(line)}\n" for line in kept).encode())
 
     def keep_newest_state(self) -> None:
         """Drop all states but the newest of a finished run: that one is enough to extend it."""
@@ -302,6 +310,7 @@ def save_state(
         write_safetensors(place / "state.safetensors", arrays, {})
         # A failing disk or a crash can leave a file of the right size with other contents.
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
+        facts["digest"] = json_digest(facts)
         (place / "state.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
     # After the new one is complete, so that there is always one to resume from.
     for old in _states(folder)[:-_KEPT_STATES]:
@@ -342,6 +351,8 @@ def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     import torch
 
     facts = read_json(place / "state.json")
+    if facts.pop("digest", None) != json_digest(facts):
+        raise FormatError(f"'{place / 'state.json'}' is damaged; remove '{place}'")
     file = place / "state.safetensors"
     if sha256_file(file) != facts.get("sha256"):
         raise FormatError(f"'{file}' is damaged; remove '{place}'")
