@@ -83,12 +83,8 @@ def test_what_bioul_forbids() -> None:
         assert [may(after, name) for name in names] == [name[0] in "OBU" for name in names]
     for after in ("B-A", "I-A"):
         assert {name for name in names if may(after, name)} == {"I-A", "L-A"}
-    assert {n for n, ok in zip(names, first, strict=True) if ok} == {
-        "O", "B-A", "U-A", "B-B", "U-B",
-    }  # fmt: skip
-    assert {n for n, ok in zip(names, last, strict=True) if ok} == {
-        "O", "L-A", "U-A", "L-B", "U-B",
-    }  # fmt: skip
+    assert first == [name[0] in "OBU" for name in names]
+    assert last == [name[0] in "OLU" for name in names]
 
 
 def test_trees_give_all_phrases_with_their_escapes_undone(tmp_path: Path) -> None:
@@ -193,9 +189,7 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
     [
         ("ner", "a O\nb\n", ":2: 1 columns, expected 2"),
         ("ner", "a O\n\nb X O\n", ":3: 3 columns, expected 2"),
-        ("ner", "a\n", ":1: 1 columns, expected 2"),
         ("ner", "a B\n", ":1: 'B' is not a tag"),
-        ("ner", "a PER\n", ":1: 'PER' is not a tag"),
         ("ner", "\n\n", "there is no sentence"),
         ("sentiment", "(3 (2 a) (2 b)\n", ":1: a bracket does not close"),
         ("sentiment", "(3 a)\n(5 b)\n", ":2: the label '5'"),
@@ -204,11 +198,6 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("sentiment", "(3 )\n", ":1: a node has no word"),
         ("sentiment", "(", ":1: the label ''"),
         ("nli", "{\n", ":1: not JSON"),
-        (
-            "nli",
-            '{"sentence1": "a"}\n',
-            ":1: there is no column 'gold_label'; the columns are 'sentence1'",
-        ),
         ("nli", "a b\nc d\n", ":2: there is no column 'gold_label'; the columns are 'a b'"),
         ("nli", "sentence1\tsentence2\tgold_label\na\tb\n", ":2: 2 columns, the header has 3"),
         ("nli", "sentence1\tsentence2\tgold_label\na\tb\tyes\n", ":2: the label 'yes'"),
