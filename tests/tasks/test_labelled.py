@@ -13,12 +13,7 @@ from small_tasks import make
 
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.tasks import ClassifyExample, TagExample
-from elmore.tasks.data.labelled import (
-    is_span_scheme,
-    label_names,
-    read_texts,
-    read_tokens,
-)
+from elmore.tasks.data.labelled import is_span_scheme, label_names, read_texts, read_tokens
 from elmore.tasks.fitting import split_held_out
 
 ROWS = [("It is good.", "pos"), ("It, however, fell.", "neg")]

@@ -14,12 +14,7 @@ from small_tasks import NAMES, make, quick_recipe, task_class, write_data
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError, MissingExtra, ResumeError
 from elmore.report import Report
-from elmore.tasks import (
-    ClassifyExample,
-    NliExample,
-    SentimentExample,
-    TagExample,
-)
+from elmore.tasks import ClassifyExample, NliExample, SentimentExample, TagExample
 from elmore.tasks.fitting import over_seeds
 from elmore.training.loop import Stopped
 

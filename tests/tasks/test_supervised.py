@@ -402,8 +402,7 @@ def test_a_damaged_task_json_is_refused(
 
 @pytest.mark.parametrize("value", [10**7, 2**53])
 @pytest.mark.parametrize(
-    ("name", "key"),
-    [("ner", "lstm"), ("nli", "dim"), ("srl", "n_layers"), ("coref", "max_width")],
+    ("name", "key"), [("ner", "lstm"), ("nli", "dim"), ("srl", "n_layers"), ("coref", "max_width")]
 )
 def test_a_gigantic_size_takes_no_memory(
     name: str, key: str, value: int, knows: Knows, tmp_path: Path

@@ -256,11 +256,7 @@ def bilm_of(
     if elmo is None:
         # Not by its name: a folder called "english" in the working directory would be found first.
         elmo = Elmo.load(
-            inside,
-            device=device,
-            precision=content.precision,
-            threads=threads,
-            start=content.start,
+            inside, device=device, precision=content.precision, threads=threads, start=content.start
         )
     if elmo.digest == content.elmo:
         return elmo

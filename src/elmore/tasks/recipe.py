@@ -98,11 +98,7 @@ class TaskRecipe:
 
     @classmethod
     def load(
-        cls,
-        source: str | Path,
-        task: str,
-        model: type,
-        overrides: Mapping[str, str] | None = None,
+        cls, source: str | Path, task: str, model: type, overrides: Mapping[str, str] | None = None
     ) -> TaskRecipe:
         """Read a shipped recipe by its size, or a TOML file by its path.
 

@@ -26,14 +26,7 @@ from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
 from elmore.tasks.data.tags import tagger_labels_fit
-from elmore.tasks.folder import (
-    TrainedTask,
-    bilm_of,
-    find_model,
-    read_task,
-    ready_models,
-    word_rows,
-)
+from elmore.tasks.folder import TrainedTask, bilm_of, find_model, read_task, ready_models, word_rows
 from elmore.tasks.predictions import (
     Classified,
     Prediction,
@@ -415,12 +408,7 @@ def _load(
 
 
 def load_light(
-    place: Path,
-    what: str,
-    *,
-    elmo: Elmo | None,
-    threads: int | None,
-    tokenizer: Tokenizer | None,
+    place: Path, what: str, *, elmo: Elmo | None, threads: int | None, tokenizer: Tokenizer | None
 ) -> LightTagger | LightClassifier | None:
     """The tagger or classifier of a folder, called `what` in messages; None if it needs torch."""
     content = read_task(place)

@@ -19,11 +19,7 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count
 from elmore.errors import InputError
 from elmore.report import Report
-from elmore.tasks.data.labelled import (
-    TagExample,
-    is_span_scheme,
-    read_tokens,
-)
+from elmore.tasks.data.labelled import TagExample, is_span_scheme, read_tokens
 from elmore.tasks.data.tags import (
     is_tag,
     spans_from_tags,
@@ -34,12 +30,7 @@ from elmore.tasks.data.tags import (
 )
 from elmore.tasks.layers.encoders import Crf
 from elmore.tasks.layers.features import Network, TokenFeatures
-from elmore.tasks.own.labelled_task import (
-    LabelledTask,
-    LightNetwork,
-    mistake_tables,
-    refuse_single,
-)
+from elmore.tasks.own.labelled_task import LabelledTask, LightNetwork, mistake_tables, refuse_single
 from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.scores import class_scores, span_scores

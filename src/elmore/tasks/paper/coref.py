@@ -370,11 +370,7 @@ class _SpanRanker(Network):
         antecedents = antecedents.clamp(min=0)
         same = (speakers[antecedents] == speakers[:, None]).long() + 1 if known else antecedents * 0
         features = torch.cat(
-            [
-                self.distance(distance_buckets(steps)).expand(n, -1, -1),
-                self.speaker(same),
-            ],
-            dim=2,
+            [self.distance(distance_buckets(steps)).expand(n, -1, -1), self.speaker(same)], dim=2
         )
         scores = self.pair.pairs(vectors, antecedents, self.dropout(features))
         return scores, antecedents, real

@@ -21,13 +21,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
 from elmore.report import Report, Row
 from elmore.tasks.data.columns import Predicate, read_documents
-from elmore.tasks.data.tags import (
-    Span,
-    spans_from_tags,
-    tag_names,
-    tags_fit,
-    tags_from_spans,
-)
+from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tags_fit, tags_from_spans
 from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import best_path, mark_spans, steps_of
