@@ -96,7 +96,7 @@ def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
         ("evaluate {t} {d} --dev {d}", "no option --dev"),
         ("predict {t} {d} --seeds 3", "no option --seeds"),
         ("predict {t} {d} --precision int8", "--precision needs --model"),
-        ("train ner {d} -o {t}/o --no-elmo --device foo", "device='foo' is unknown"),
+        ("train ner {d} -o {t}/o --no-elmo --device foo", "device='foo' cannot be used"),
         ("train ner {d} -o {t}/o --no-elmo --cache-gb 0", "not in the range"),
     ],
 )
