@@ -11,7 +11,7 @@ from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentences_of
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.perplexity import Perplexity, no_predictions, tally
+from elmore.language_model.perplexity import Perplexity, tally
 from elmore.language_model.predictions import Ids, LanguageModel, Logs
 from elmore.text.batching import Batch
 
@@ -45,7 +45,7 @@ def perplexity_stream(
     marked = ((begin, *s.tokens, end) for s in sentences_of(sentences, tokenized, elmo.tokenize))
     steps = _fill_rows(marked, batch_size)
     states = [model.engine.zero_state(batch_size) for _ in elmo.config.directions]
-    total = no_predictions(model)
+    total = Perplexity(backward_loss=0.0 if model.bidirectional else None)
     while window := list(islice(steps, max(1, BATCH_TOKENS // batch_size))):
         logs: list[Logs] = []
         ids: list[Ids] = []

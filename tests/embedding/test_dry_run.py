@@ -27,12 +27,12 @@ def elmo(tiny_elmo: Elmo) -> Elmo:
 
 
 def raw(elmo: Elmo, *texts: str) -> DryRun:
-    return dry_run(elmo, ((text, elmo.tokenize(text)) for text in texts))
+    return dry_run(elmo, ((text, elmo.tokenize(text)) for text in texts), Output())
 
 
 def given(elmo: Elmo, *lines: Iterable[str]) -> DryRun:
     pairs = ((" ".join(line), Sentence(tuple(line))) for line in lines)
-    return dry_run(elmo, pairs, tokenized=True)
+    return dry_run(elmo, pairs, Output(), tokenized=True)
 
 
 def test_a_text_that_fits(elmo: Elmo) -> None:

@@ -69,7 +69,7 @@ class DryRun:
 def dry_run(
     elmo: Elmo,
     sentences: Iterable[tuple[str, Sentence]],
-    output: Output | None = None,
+    output: Output,
     *,
     tokenized: bool = False,
 ) -> DryRun:
@@ -81,7 +81,6 @@ def dry_run(
         output: what `embed` is asked for.
         tokenized: whether the tokens were given, not made by the model's tokenizer.
     """
-    output = output or Output()
     shape = value_shape(elmo.config, output)
     fit = _Fit(elmo.checkpoint, tokenized)
     sample: list[tuple[str, Sentence]] = []

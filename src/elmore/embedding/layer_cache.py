@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -80,31 +81,17 @@ class LayerCache:
         if not shape[0]:
             progress.update(len(sentences))
             return CachedLayers(np.zeros(shape, np.float16), lengths)
-        if 2 * shape[0] * shape[1] * shape[2] > self.max_bytes:
+        size = 2 * math.prod(shape)
+        if size > self.max_bytes:
             raise ConfigError(
-                f"{shape[0]} tokens need {2 * shape[0] * shape[1] * shape[2] / 1e9:.1f} GB but the "
-                f"cache may hold {self.max_bytes / 1e9:.1f}; raise max_bytes (--cache-gb) or use "
-                "less text"
+                f"{shape[0]} tokens need {size / 1e9:.1f} GB but the cache may hold "
+                f"{self.max_bytes / 1e9:.1f}; raise max_bytes (--cache-gb) or use less text"
             )
         path = self.folder / f"layers-{digest.hexdigest()[:32]}.npy"
         values = _mapped(path, shape)
-        if values is None:
-            self._compute(sentences, path, shape, progress)
-            values = _mapped(path, shape)
-            if values is None:
-                raise ElmoreError(f"'{path}' changed while it was read; is the disk damaged?")
-        else:
+        if values is not None:
             progress.update(len(sentences))
-        return CachedLayers(values, lengths)
-
-    def _compute(
-        self,
-        sentences: Sequence[Sequence[str]],
-        path: Path,
-        shape: tuple[int, ...],
-        progress: Progress,
-    ) -> None:
-        """Compute a text and write its file row by row."""
+            return CachedLayers(values, lengths)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -116,6 +103,10 @@ class LayerCache:
             for layers in found:
                 stream.write(_half(layers.values).tobytes())
                 progress.update(1)
+        values = _mapped(path, shape)
+        if values is None:
+            raise ElmoreError(f"'{path}' changed while it was read; is the disk damaged?")
+        return CachedLayers(values, lengths)
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> Half | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
@@ -23,7 +23,6 @@ __all__ = [
     "headline",
     "mean_perplexity",
     "misleading",
-    "no_predictions",
     "perplexity",
     "tally",
 ]
@@ -90,19 +89,16 @@ class Perplexity:
 
     def to_dict(self) -> dict[str, float | int | str | None]:
         """Everything as JSON values; null for what is not a finite number."""
-        return {
-            "forward": _finite(self.forward),
-            "backward": _finite(self.backward),
-            "mean": _finite(self.mean),
-            "without_unknown": _finite(self.without_unknown),
-            "oov_rate": self.oov_rate,
-            "n_tokens": self.n_tokens,
-            "n_words": self.n_words,
-            "n_unknown": self.n_unknown,
-            "n_sentences": self.n_sentences,
-            "n_empty": self.n_empty,
-            "softmax": "full",
+        means = {
+            "forward": self.forward,
+            "backward": self.backward,
+            "mean": self.mean,
+            "without_unknown": self.without_unknown,
         }
+        finite = {k: v if v is not None and math.isfinite(v) else None for k, v in means.items()}
+        counts = ("n_tokens", "n_words", "n_unknown", "n_sentences", "n_empty")
+        numbers = {name: getattr(self, name) for name in counts}
+        return {**finite, "oov_rate": self.oov_rate, **numbers, "softmax": "full"}
 
     def __add__(self, other: Perplexity) -> Perplexity:
         # None and a number have no sum, and a mean over one direction and two would be wrong.
@@ -110,19 +106,15 @@ class Perplexity:
             raise ConfigError(
                 "one of these perplexities has no backward direction; add those of one model"
             )
-        sums: dict[str, Any] = {}
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            sums[field.name] = None if mine is None else mine + theirs
+        sums: dict[str, Any] = {
+            name: None if mine is None else mine + getattr(other, name)
+            for name, mine in vars(self).items()
+        }
         return Perplexity(**sums)
 
     def __repr__(self) -> str:
         backward = "None" if self.backward is None else f"{self.backward:.6g}"
-        return (
-            f"Perplexity(forward={self.forward:.6g}, backward={backward}, mean={self.mean:.6g}, "
-            f"without_unknown={self.without_unknown:.6g}, oov_rate={self.oov_rate:.4g}, "
-            f"n_tokens={self.n_tokens}, n_sentences={self.n_sentences})"
-        )
+        return f"Perplexity(forward={self.forward:.6g}, backward={backward}, mean={self.mean:.6g})"
 
     def __str__(self) -> str:
         backward = "none" if self.backward is None else f"{self.backward:.2f}"
@@ -168,7 +160,8 @@ def perplexity(
     model = LanguageModel(elmo)
     if isinstance(sentences, str) and not tokenized:
         sentences = [sentences]
-    total, n_empty = no_predictions(model), 0
+    total = Perplexity(backward_loss=0.0 if model.bidirectional else None)
+    n_empty = 0
     with closing(progress_of(progress, unit="sentences", total=size_of(sentences))) as report:
         # A window at a time, sorted by length: sums do not depend on the order, and memory is
         # bounded.
@@ -186,11 +179,6 @@ def perplexity(
     if not total.n_sentences:
         raise InputError("there is no sentence with a token to measure; give at least one")
     return replace(total, n_empty=n_empty)
-
-
-def no_predictions(model: LanguageModel) -> Perplexity:
-    """The sum of no predictions."""
-    return Perplexity(backward_loss=0.0 if model.bidirectional else None)
 
 
 def tally(
@@ -241,7 +229,3 @@ def mean_perplexity(loss: float, n: int) -> float:
         return math.exp(loss / n) if n else math.nan
     except OverflowError:
         return math.inf
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

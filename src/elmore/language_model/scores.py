@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
-from elmore.embedding.inputs import sentences_of
+from elmore.embedding.inputs import as_list, sentences_of
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.language_model.perplexity import mean_perplexity
 from elmore.language_model.predictions import LanguageModel, Logs
-from elmore.options import StreamOptions
+from elmore.options import TextOptions, TokenOptions
 from elmore.text.batching import plan_batches
 from elmore.text.tokenizer import Sentence
 
@@ -88,10 +88,11 @@ class SentenceScore:
             "perplexity": _rounded(self.perplexity),
         }
         if per_token:
-            backward = None if self.backward is None else self.backward.tolist()
             record["forward"] = [_rounded(value) for value in self.forward.tolist()]
             record["end"] = _rounded(self.end)
-            record["backward"] = backward and [_rounded(value) for value in backward]
+            record["backward"] = None
+            if self.backward is not None:
+                record["backward"] = [_rounded(value) for value in self.backward.tolist()]
             record["begin"] = _rounded(self.begin)
             record["unknown"] = self.unknown.tolist()
         return record
@@ -103,16 +104,16 @@ def _rounded(value: float | None) -> float | None:
 
 
 @overload
-def score(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-    elmo: Elmo, sentences: str, *, tokenized: bool = ..., **how: Unpack[StreamOptions]
-) -> SentenceScore: ...
+def score(elmo: Elmo, sentences: str, **how: Unpack[TextOptions]) -> SentenceScore: ...  # type: ignore[overload-overlap]
 @overload
 def score(
-    elmo: Elmo,
-    sentences: Sequence[str] | Sequence[Sequence[str]],
-    *,
-    tokenized: bool = ...,
-    **how: Unpack[StreamOptions],
+    elmo: Elmo, sentences: Sequence[str], **how: Unpack[TextOptions]
+) -> list[SentenceScore]: ...
+@overload
+def score(elmo: Elmo, sentences: Sequence[str], **how: Unpack[TokenOptions]) -> SentenceScore: ...  # type: ignore[overload-overlap]
+@overload
+def score(
+    elmo: Elmo, sentences: Sequence[Sequence[str]], **how: Unpack[TokenOptions]
 ) -> list[SentenceScore]: ...
 def score(
     elmo: Elmo,
@@ -132,22 +133,21 @@ def score(
         progress: as in `Elmo.embed`.
 
     Returns:
-        one result for a lone string, a list for a list. An empty sentence has its markers alone.
+        one result for one sentence, a list for a list. An empty sentence has its markers alone.
 
     Examples:
         >>> result = score(elmo, "She fell .")
         >>> result.tokens, result.forward.shape, result.total < 0
         (('She', 'fell', '.'), (3,), True)
     """
+    items, single = as_list(sentences, tokenized)
     budget = BATCH_TOKENS if batch_tokens is None else batch_tokens
-    lone = isinstance(sentences, str) and not tokenized
-    items = [sentences] if isinstance(sentences, str) and lone else sentences
     results = []
     with closing(progress_of(progress, unit="sentences", total=size_of(items))) as report:
         for result in pipe_scores(elmo, items, tokenized=tokenized, batch_tokens=budget):
             results.append(result)
             report.update(1)
-    return results[0] if lone else results
+    return results[0] if single else results
 
 
 def pipe_scores(
