@@ -380,21 +380,6 @@ def test_save_and_load(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert names == ["config.json", "manifest.json", "model.safetensors"]
 
 
-def test_save_half_precision(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    tiny_elmo.save(tmp_path / "half", precision="float16")
-    tiny_elmo.save(tmp_path / "full")
-    small, large = (
-        (tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "full")
-    )
-    assert small < 0.6 * large
-    half = Elmo.load(tmp_path / "half")
-    vectors, expected = half.embed("She fell ."), tiny_elmo.embed("She fell .")
-    assert vectors.dtype == np.float32
-    assert 0 < np.abs(vectors - expected).max() < 0.05
-    half.save(tmp_path / "again", precision="float16")  # nothing more is lost
-    np.testing.assert_array_equal(Elmo.load(tmp_path / "again").embed("She fell ."), vectors)
-
-
 # The start state ---------------------------------------------------------------------------------
 
 

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_models import SENTENCES, make_checkpoint, make_options, needs_torch
+from small_models import SENTENCES, make_checkpoint, make_options
 
 from elmore import Elmo
 from elmore.compute.matrix import Matrix, Stored, quantize
 from elmore.compute.native import Native, native
 from elmore.embedding.certificate import CERTIFICATE, certified, certify
 from elmore.embedding.load import read_checkpoint
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 
@@ -86,11 +86,6 @@ def test_a_folder_keeps_the_numbers(checkpoint: Checkpoint, precision: str, tmp_
     wide = Elmo.load(tmp_path / "cheap", precision="float32")
     assert wide.precision == "float32"
     assert difference(layers(wide), layers(Elmo(checkpoint))) < 0.5
-
-
-def test_words_that_are_none(checkpoint: Checkpoint) -> None:
-    with pytest.raises(ConfigError, match="precision='int4'; use one of float32, float16, int8"):
-        Elmo(checkpoint, precision="int4")  # type: ignore[arg-type]
 
 
 def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -171,15 +166,6 @@ def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
     elmo = Elmo(checkpoint, threads=2)
     elmo.embed(BUSY, tokenized=True)
     assert threading.active_count() == before
-
-
-@needs_torch
-@needs_native
-def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None:
-    elmo = Elmo(checkpoint)
-    elmo.embed(BUSY, tokenized=True)
-    assert elmo.engine._bilm is None
-    assert elmo.engine.bilm is elmo.engine.bilm
 
 
 @needs_native

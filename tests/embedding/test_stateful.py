@@ -23,18 +23,10 @@ def state(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
 def test_the_first_batch_is_fresh_and_the_second_is_not(tiny_elmo: Elmo) -> None:
     with tiny_elmo.stateful() as stream:
         first, second = stream.embed([A], tokenized=True)[0], stream.embed([A], tokenized=True)[0]
+    assert stream.state is None  # leaving the block forgets
     fresh = tiny_elmo.embed([A], tokenized=True)[0]
     np.testing.assert_allclose(first, fresh, atol=1e-5)
     assert np.abs(second - fresh).max() > 1e-3
-
-
-def test_every_stream_has_its_own_state(tiny_elmo: Elmo) -> None:
-    one, two = tiny_elmo.stateful(), tiny_elmo.stateful()
-    one.embed([A], tokenized=True)
-    assert two.state is None
-    np.testing.assert_allclose(
-        two.embed([B], tokenized=True)[0], tiny_elmo.embed([B], tokenized=True)[0], atol=1e-5
-    )
 
 
 def test_rows_go_on_where_the_same_row_ended(tiny_elmo: Elmo) -> None:
@@ -97,13 +89,6 @@ def test_reset(tiny_elmo: Elmo) -> None:
     assert stream.state is None
     stream.reset(rows=[5])  # nothing to forget
     np.testing.assert_allclose(stream.embed([C], tokenized=True)[0], fresh, atol=1e-5)
-
-
-def test_leaving_the_block_forgets(tiny_elmo: Elmo) -> None:
-    with tiny_elmo.stateful() as stream:
-        stream.embed(["A text ."])
-        assert stream.state is not None
-    assert stream.state is None
 
 
 def test_text_and_tokens(tiny_elmo: Elmo) -> None:

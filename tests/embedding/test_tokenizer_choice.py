@@ -59,20 +59,6 @@ def test_languages_that_need_a_segmenter(published: Any, words: dict[str, list[s
     assert elmo.embed([text])[0].shape == (len(tokens), elmo.dim)
 
 
-@pytest.mark.parametrize(
-    ("package", "function", "words"),
-    [("jieba", "jieba:lcut", CHINESE), ("pythainlp", "pythainlp:word_tokenize", THAI)],
-)
-@pytest.mark.filterwarnings("ignore")  # of these packages
-def test_segmenters_from_the_registry(
-    package: str, function: str, words: dict[str, list[str]], tmp_path: Path
-) -> None:
-    pytest.importorskip(package)
-    elmo = Elmo.load(write_pair(tmp_path, make_options()), tokenizer=function)
-    for text, tokens in words.items():
-        assert list(elmo.tokenize(text).tokens) == tokens
-
-
 # Stored -------------------------------------------------------------------------------------------
 
 

@@ -61,11 +61,6 @@ def test_it_is_bounded_and_forgets_what_is_not_met() -> None:
     assert fetch(cache, "w0") == 1
 
 
-def test_no_room_at_all() -> None:
-    cache = WordCache(DIM, generation_bytes=0)
-    assert fetch(cache, "a") == fetch(cache, "a") == 3
-
-
 def test_kept_vectors_are_copies() -> None:
     """The block that a batch computed is not held in memory by one word of it."""
     cache = WordCache(DIM)
