@@ -35,10 +35,6 @@ class Limits:
     text_line_bytes: int = 64 * _MIB
 
     # Zip and tar.
-    archive_members: int = 10_000
-    archive_directory_bytes: int = 4 * _MIB  # central directory of a zip, held in memory
-    archive_header_bytes: int = 64 * _KIB  # one extended tar header, held in memory
-    archive_unpacked_bytes: int = 64 * 10**9
     archive_ratio: int = 200
     # Small archives of zeros pack thousandfold and harm nobody: the ratio counts from here on.
     archive_ratio_from: int = 16 * _MIB
@@ -46,16 +42,13 @@ class Limits:
     # HDF5.
     hdf5_objects: int = 10_000
     hdf5_depth: int = 8
-    hdf5_ratio: int = 1000
-    hdf5_ratio_from: int = _MIB
 
     # Index of a TensorFlow checkpoint; the published ones have 5 kB and one shard.
     table_bytes: int = 16 * _MIB
     table_shards: int = 1000
 
     # Pickles of tensors: what describes the tensors, without their numbers.
-    pickle_bytes: int = 64 * _MIB
-    pickle_steps: int = 500_000
+    pickle_bytes: int = 32 * _MIB
 
     # safetensors; the format itself allows headers of 100 MB.
     safetensors_header_bytes: int = 16 * _MIB

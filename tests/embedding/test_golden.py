@@ -14,7 +14,7 @@ import torch
 from small_models import FIXTURES, GOLDEN, needs_originals
 
 from elmore import Elmo, ElmoLayer, ScalarMix
-from elmore.formats.containers.sources import FolderSource
+from elmore.formats.containers.sources import folder_source
 from elmore.formats.containers.torch_files import read_array
 from elmore.nn.bilm import BiLmState, Layers
 
@@ -316,7 +316,7 @@ def test_multilingual_models() -> None:
         sentence, tokenized=True
     )
     assert np.abs(zero.values).max() == 0
-    with FolderSource(path) as source:
+    with folder_source(path) as source:
         align, none = (read_array(source, name) for name in ("align.pth", "align_zero.pth"))
     assert align.shape == none.shape == (32, 32)
     assert not none.any()

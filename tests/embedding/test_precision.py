@@ -111,7 +111,7 @@ def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
 def change_model(folder: Path, change: object) -> None:
     path = folder / "model.safetensors"
     with read_safetensors(path, what="model") as view:
-        tensors = {name: np.array(view.read(name)) for name in view.names()}
+        tensors = {name: np.array(view.read(name)) for name in view.shapes}
     change(tensors)  # type: ignore[operator]
     write_safetensors(path, tensors, {"format": "elmore"})
     manifest = json.loads((folder / "manifest.json").read_text())

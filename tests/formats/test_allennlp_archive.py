@@ -155,7 +155,10 @@ WRONG = {
     ),
     "no cell": (lambda s: {k: v for k, v in s.items() if k != CELL}, "needs"),
     "another size": (lambda s: s | {CELL: torch.zeros(3, 8)}, "needs (4, 8)"),
-    "integers": (lambda s: s | {CELL: torch.zeros(4, 8, dtype=torch.int64)}, "expected floats"),
+    "integers": (
+        lambda s: s | {CELL: torch.zeros(4, 8, dtype=torch.int64)},
+        "expected a float type",
+    ),
     "not finite": (lambda s: s | {CELL: torch.full((4, 8), torch.nan)}, "weights must be finite"),
     "another layer": (
         lambda s: s | {CELL.replace("layer_0", "layer_2"): torch.zeros(4, 8)},

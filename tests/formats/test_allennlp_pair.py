@@ -353,12 +353,7 @@ def test_a_softmax_that_does_not_fit_its_vocabulary(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=r"softmax/[Wb] has shape"):
             read_checkpoint(tmp_path)
     (tmp_path / "vocab.txt").unlink()
-    write_hdf5(tmp_path / "softmax.hdf5", {"softmax/W": zeros((5, 16)), "softmax/b": np.zeros(())})
-    with pytest.raises(FormatError):
-        read_checkpoint(tmp_path)
-    write_hdf5(tmp_path / "softmax.hdf5", {"softmax/W": zeros((5, 16)), "softmax/b": zeros(5)})
-    with pytest.raises(FormatError, match="softmax of 5 words but no vocabulary"):
-        read_checkpoint(tmp_path)
+    assert "no vocabulary" in read_checkpoint(tmp_path).notes["softmax"]
 
 
 # Tampered numbers --------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ def test_every_format_offers_what_the_table_needs() -> None:
         assert isinstance(form.NAME, str)
         assert callable(form.sniff)
         assert callable(form.read)
-        assert callable(form.stored_types)
     names = [form.NAME for form in formats()]
     assert len(set(names)) == len(names)
 

@@ -37,18 +37,17 @@ def path(tmp_path: Path) -> Path:
 def test_round_trip(path: Path, kind: str) -> None:
     source: Any = path if kind == "path" else io.BytesIO(path.read_bytes())
     with read_safetensors(source, what="x") as view:
-        assert view.metadata == ({"b": "é"} if kind == "path" else {})
-        assert set(view.names()) == set(TENSORS)
-        assert view.names()["lstm.0.weight"].shape == (8, 6)
+        assert set(view.shapes) == set(TENSORS)
+        assert view.shapes["lstm.0.weight"] == (8, 6)
         arrays = {name: view.read(name) for name in TENSORS}
-        with pytest.raises(FormatError, match="no tensor 'nothing'"):
+        with pytest.raises(FormatError, match="no array 'nothing'"):
             view.read("nothing")
     for name, array in arrays.items():  # arrays outlive the view
         np.testing.assert_array_equal(array, TENSORS[name])
         assert array.dtype == TENSORS[name].dtype
         assert array.flags.aligned
         assert array.flags.c_contiguous
-        assert not array.flags.writeable or kind == "stream"
+        assert not array.flags.writeable
 
 
 def test_bytes_do_not_depend_on_order_or_layout(path: Path, tmp_path: Path) -> None:
@@ -83,7 +82,7 @@ def test_file_that_shrinks_is_noticed(path: Path) -> None:
     with read_safetensors(path, what="x") as view:
         view.read("half")
         os.truncate(path, 600)
-        with pytest.raises(FormatError, match="now has 600"):
+        with pytest.raises(FormatError, match="now has another size"):
             view.read("double")
 
 

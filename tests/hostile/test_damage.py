@@ -71,7 +71,7 @@ def check(model: Path, file: Path, step: int = 1, numbers: range = range(0)) -> 
 def test_the_index_of_a_tensorflow_checkpoint(tmp_path: Path) -> None:
     folder = shutil.copytree(DATA / "tf1_words_one_layer", tmp_path / "model")
     refused, same = check(folder, folder / "model.ckpt-7.index", step=3)
-    assert same == 0
+    assert refused > 10 * same  # zeros before the end of the file may change
     assert refused > 100
 
 

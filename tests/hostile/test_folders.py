@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from elmore.base.io import open_checked
-from elmore.formats.containers.sources import FolderSource
+from elmore.formats.containers.sources import folder_source
 from elmore.formats.detect import open_source
 
 from .attack import SECRET, refused, table
@@ -174,7 +174,7 @@ def test_link_swapped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         path.symlink_to("../secret.txt")
         return real(path, flags)
 
-    source = FolderSource(folder)
+    source = folder_source(folder)
     monkeypatch.setattr(os, "open", swap)
     refused(lambda: source.read("options.json", 100))
 
@@ -184,5 +184,5 @@ def test_followed_links_lead_to_regular_files_only(tmp_path: Path) -> None:
         link = tmp_path / "options.json"
         link.unlink(missing_ok=True)
         link.symlink_to(target)
-        source = FolderSource(tmp_path, follow_links=True)
+        source = folder_source(tmp_path, follow_links=True)
         refused(lambda source=source: source.read("options.json", 100))

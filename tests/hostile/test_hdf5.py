@@ -22,10 +22,10 @@ VALUES = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def use(path: Path) -> None:
     """Read everything, as a reader with the right options would."""
-    with open_hdf5(path, what=f"'{path.name}'") as view:
-        assert "weights" in view.names()
-        for name in view.names():
-            assert SECRET not in view.read(name).tobytes()
+    with open_hdf5(path.open("rb"), what=path.name) as view:
+        assert "weights" in view.shapes
+        for name in view.shapes:
+            assert SECRET not in view.floats(name).tobytes()
 
 
 def hdf5(fill: Callable[[Any], None]) -> Callable[[Path], None]:
@@ -74,11 +74,6 @@ def cycle_root(file: Any) -> None:
     file["root"] = file["/"]
 
 
-def group_twice(file: Any) -> None:
-    file.create_group("a")["w"] = VALUES
-    file["b"] = file["a"]
-
-
 def deep(file: Any) -> None:
     file["/".join("abcdefghij") + "/w"] = VALUES
 
@@ -116,14 +111,6 @@ def user_filter(code: int) -> Callable[[Any], None]:
         h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, space, plan)
 
     return fill
-
-
-def gzip_bomb(file: Any) -> None:
-    file.create_dataset("x", (8 << 20,), "f4", chunks=(8 << 20,), compression=9)[:] = 0
-
-
-def gzip_bomb_small_chunks(file: Any) -> None:
-    file.create_dataset("x", (8 << 20,), "f4", chunks=(1 << 16,), compression=9)[:1] = 1
 
 
 def one_rich_chunk(file: Any) -> None:
@@ -238,9 +225,8 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "virtual dataset": hdf5(virtual("secret.h5")),
     "virtual dataset of itself": hdf5(virtual(".")),
     "virtual dataset of nothing": hdf5(virtual("nowhere.h5")),
-    "cyclic hard link": hdf5(cycle),
-    "hard link to the root": hdf5(cycle_root),
-    "group reached twice": hdf5(group_twice),
+    "cyclic": hdf5(cycle),
+    "cycle to the root": hdf5(cycle_root),
     "deep": hdf5(deep),
     "very deep": hdf5(very_deep),
     "10,001 groups": hdf5(many_groups),
@@ -258,12 +244,8 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "bool": dataset(data=np.zeros(3, "?")),
     "fixed text": dataset(data=np.zeros(3, "S4")),
     "no space": dataset(data=h5py.Empty("f4")),
-    "lzf": dataset(data=VALUES, chunks=(3, 4), compression="lzf"),
-    "scale-offset": dataset(data=VALUES.astype("i4"), chunks=(3, 4), scaleoffset=0),
     "blosc": hdf5(user_filter(32001)),
     "unknown filter": hdf5(user_filter(65_000)),
-    "gzip bomb": hdf5(gzip_bomb),
-    "gzip bomb in small chunks": hdf5(gzip_bomb_small_chunks),
     "one rich chunk": hdf5(one_rich_chunk),
     "wide chunk": hdf5(wide_chunk),
     "shape 2**62": unallocated((1 << 58, 4)),
@@ -295,31 +277,22 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
 
 # Part of the attack's name → part of the message.
 REASONS = {
-    "soft link": "the soft link",
-    "external link": "the external link",
+    "link": "the link",
     "external storage": "in another file",
-    "virtual": "virtual dataset",
-    "cyclic": "twice",
-    "root": "twice",
-    "reached twice": "twice",
-    "deep": "deeper than the 8",
+    "virtual": "in another file",
+    "cyclic": "too deeply",
+    "root": "too deeply",
+    "deep": "too deeply",
     "groups": "objects",
-    "references": "not a number or fixed text",
-    "variable-length": "not a number or fixed text",
-    "compound": "not a number or fixed text",
-    "array type": "not a number or fixed text",
-    "opaque": "not a number or fixed text",
-    "complex": "not a number or fixed text",
-    "lzf": "by filter",
-    "scale": "by filter",
-    "blosc": "by filter",
-    "unknown filter": "by filter",
-    "bomb": "more than 1000 times",
-    "one rich chunk": "from 100 to",
-    "wide chunk": "into chunks of",
-    "shape overflow": "claims",
-    "shape 1 TB": "claims",
-    "shape 4 GB": "more than 1000 times",
+    "references": "not a number",
+    "variable-length": "not a number",
+    "compound": "not a number",
+    "array type": "not a number",
+    "opaque": "not a number",
+    "complex": "not a number",
+    "[shape": "has no values",
+    "unallocated": "has no values",
+    "forged shape": "broken HDF5 file",
     "cut": "broken HDF5 file",
 }
 
@@ -368,9 +341,9 @@ def test_cut_and_flipped_files_do_no_harm(tmp_path: Path) -> None:
         data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
         path.write_bytes(data)
         try:
-            with open_hdf5(path, what="x") as view:
-                for name in view.names():
-                    view.read(name)
+            with open_hdf5(path.open("rb"), what="x") as view:
+                for name in view.shapes:
+                    view.floats(name)
             outcomes["read"] += 1
         except FormatError:
             outcomes["refused"] += 1

@@ -23,7 +23,7 @@ from small_models import DATA
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
 from elmore.formats.containers import torch_files
-from elmore.formats.containers.sources import FolderSource
+from elmore.formats.containers.sources import folder_source
 
 from .attack import SECRET, check_reason, refused
 
@@ -307,16 +307,15 @@ REASONS = {
     "data cut off": "its tensors need",
     "keys that are not used": "lists other storages",
     "big-endian": "big-endian",
-    "is missing": "has None bytes",
+    "is missing": "no file '0'",
     "too short": "has 12 bytes",
     "bytes after the pickle": "bytes after its pickle",
-    "s without end": "greater length than allowed",
     "a dictionary of nested": "key of type tuple",
     "a long string": "other than names and values",
     "keys of one hash": "key of type int",
     "again and again": "greater length than allowed",
     "data after the end": "its tensors need",
-    "zip: a storage by a path": "secret.txt has None bytes",
+    "zip: a storage by a path": "no file",
 }
 
 
@@ -364,9 +363,9 @@ def test_what_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "good.pkl").write_bytes(row(state(tensor(4, (2, 2), (2, 1))), ["0"], numbers(4)))
     (tmp_path / "zip.pkl").write_bytes(zipped(state(tensor(4, (4,), (1,))), _0=bytes(16)))
     for name, shape in (("good.pkl", (2, 2)), ("zip.pkl", (4,))):
-        found = torch_files.read_state_dict(FolderSource(tmp_path), name)
-        assert found.shapes() == {"x": shape}
-        np.testing.assert_array_equal(found.read("x"), np.zeros(shape))
+        found = torch_files.read_state_dict(folder_source(tmp_path), name)
+        assert found.shapes == {"x": shape}
+        np.testing.assert_array_equal(found.floats("x"), np.zeros(shape))
 
 
 def test_tensors_of_every_kind(tmp_path: Path) -> None:
@@ -385,15 +384,15 @@ def test_tensors_of_every_kind(tmp_path: Path) -> None:
     )
     for new in (True, False):
         torch.save(tensors, tmp_path / "t.pkl", _use_new_zipfile_serialization=new)
-        found = torch_files.read_state_dict(FolderSource(tmp_path), "t.pkl")
+        found = torch_files.read_state_dict(folder_source(tmp_path), "t.pkl")
         for name, value in tensors.items():
-            assert found.shapes()[name] == tuple(value.shape)
+            assert found.shapes[name] == tuple(value.shape)
             if name != "whole":
                 expected = value.detach().float().numpy()
-                np.testing.assert_array_equal(found.read(name), expected)
-        with pytest.raises(FormatError, match="expected floats"):
-            found.read("whole")
-        assert found.tensors["brain"].type_name == "bfloat16"
+                np.testing.assert_array_equal(found.floats(name), expected)
+        with pytest.raises(FormatError, match="expected a float type"):
+            found.floats("whole")
+        assert found.types["brain"] == "bfloat16"
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -402,13 +401,13 @@ def test_numpy_arrays(order: Any, protocol: int, tmp_path: Path) -> None:
     """Alignment matrices of multilingual models are pickled arrays."""
     values = np.asarray(np.arange(6.0).reshape(2, 3), order=order)
     torch.save(values, tmp_path / "a.pth", pickle_protocol=protocol)
-    np.testing.assert_array_equal(torch_files.read_array(FolderSource(tmp_path), "a.pth"), values)
+    np.testing.assert_array_equal(torch_files.read_array(folder_source(tmp_path), "a.pth"), values)
     torch.save(torch.ones(2), tmp_path / "a.pth")
-    np.testing.assert_array_equal(torch_files.read_array(FolderSource(tmp_path), "a.pth"), [1, 1])
+    np.testing.assert_array_equal(torch_files.read_array(folder_source(tmp_path), "a.pth"), [1, 1])
     for wrong in ({"x": values}, np.array(["text"]), np.array([None]), np.ones(2) * np.nan):
         torch.save(wrong, tmp_path / "a.pth", pickle_protocol=protocol)
         with pytest.raises(FormatError):
-            torch_files.read_array(FolderSource(tmp_path), "a.pth")
+            torch_files.read_array(folder_source(tmp_path), "a.pth")
 
 
 ARRAYS = {
@@ -422,4 +421,4 @@ ARRAYS = {
 @pytest.mark.parametrize("what", ARRAYS)
 def test_hostile_arrays(what: str, tmp_path: Path) -> None:
     (tmp_path / "a.pth").write_bytes(row(ARRAYS[what]))
-    refused(lambda: torch_files.read_array(FolderSource(tmp_path), "a.pth"))
+    refused(lambda: torch_files.read_array(folder_source(tmp_path), "a.pth"))

@@ -111,7 +111,7 @@ ATTACKS: dict[str, bytes] = {
 
 def use(source: Any) -> None:
     with read_safetensors(source, what="model.safetensors") as view:
-        for name in view.names():
+        for name in view.shapes:
             view.read(name)
 
 

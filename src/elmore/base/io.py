@@ -84,7 +84,8 @@ def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
         ) from error
     try:
         _refuse_special(os.fstat(descriptor), label)
-        return cast(BinaryIO, os.fdopen(descriptor, "rb"))
+        # With the path for its name, for libraries that open files themselves.
+        return open(path, "rb", opener=lambda *_: descriptor)
     except BaseException:
         os.close(descriptor)
         raise

@@ -203,7 +203,6 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
     with open_model(model) as source:
         form = detect(source)
         files = list(_files(source))
-        precision = ", ".join(sorted(form.stored_types(source)))
     return {
         "model": checkpoint.origin,
         "format": form.NAME,
@@ -227,7 +226,7 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
         "softmax": checkpoint.softmax is not None,
         "warm_start": checkpoint.start_state is not None,
         "mixes": len(checkpoint.mixes),
-        "precision": precision,
+        "precision": ", ".join(sorted(checkpoint.stored_types)),
         "weights": _verified(checkpoint, verify),
         "bytes": sum(file["bytes"] for file in files),
         "files": files,

@@ -26,7 +26,8 @@ from elmore.base.machine import available_threads
 from elmore.base.pool import Pool, Request, Worker
 from elmore.corpus.prepared import Shard, offsets, shard_tensors, type_tensors, write_shard
 from elmore.corpus.texts import Segment, TextFile, find_documents, inspect_file
-from elmore.formats.containers.safetensors_files import SafetensorsView, read_safetensors
+from elmore.formats.containers.arrays import Arrays
+from elmore.formats.containers.safetensors_files import read_safetensors
 from elmore.text.reading import Counts, Reading
 
 __all__ = [
@@ -280,7 +281,7 @@ def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np
 
 
 def _renumber(
-    view: SafetensorsView, tokens: NDArray[np.int32], numbers: dict[bytes, int]
+    view: Arrays, tokens: NDArray[np.int32], numbers: dict[bytes, int]
 ) -> NDArray[np.int32]:
     """Change the numbers of a piece's tokens to those of the shard, which may be new."""
     places = view.read("type_offsets")

@@ -30,8 +30,8 @@ from elmore.base.manifest import FolderFormat, check_file, check_size, file_entr
 from elmore.base.messages import shown
 from elmore.corpus.words import read_counts
 from elmore.errors import FormatError
+from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.safetensors_files import (
-    SafetensorsView,
     read_safetensors,
     write_safetensors,
 )
@@ -310,11 +310,11 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
 # Tokens are numbers into the shard's own list of types, so that a shard can be read without any
 # other file and without a list of all types of the corpus.
 _DTYPES = {
-    "tokens": "I32",
-    "sentences": "I64",
-    "documents": "I64",
-    "type_bytes": "I8",
-    "type_offsets": "I64",
+    "tokens": "int32",
+    "sentences": "int64",
+    "documents": "int64",
+    "type_bytes": "int8",
+    "type_offsets": "int64",
 }
 
 
@@ -413,10 +413,9 @@ def offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def _check_names(view: SafetensorsView, path: Path) -> None:
-    found = view.names()
+def _check_names(view: Arrays, path: Path) -> None:
     for name, dtype in _DTYPES.items():
-        if name not in found or found[name].dtype != dtype or len(found[name].shape) != 1:
+        if view.types.get(name) != dtype or len(view.shapes[name]) != 1:
             raise FormatError(
                 f"'{shown(path, 120)}' has no list '{name}' of type {dtype}, so it is not a shard; "
                 "pass a file that elmore prepare wrote"

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmore.base.messages import shown
 from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.containers.sources import FilesSource, Source
+from elmore.formats.containers.sources import Source, files_source
 from elmore.formats.detect import SUFFIXES, ModelPath, detect, open_path, open_source
 from elmore.options import Fetch
 from elmore.published.catalog import (
@@ -70,7 +70,7 @@ def _open_published(model: ModelPath, fetch: Fetch) -> Source:
     files = hub.fetch_model(find_published(name), fetch)
     if len(files) == 1:
         return open_source(next(iter(files.values())))
-    return FilesSource(files)
+    return files_source(files)
 
 
 def read_checkpoint(model: ModelPath, fetch: Fetch = _FETCH) -> Checkpoint:

@@ -7,21 +7,21 @@ They come from the copy of the options file in the archive, or else from the sha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import config_from_options, options_from_sizes
-from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.bilm_weights import check_arrays, linked_weights, torch_links
 from elmore.formats.checkpoint import Checkpoint, Mix
+from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
-from elmore.formats.containers.torch_files import StateDict, read_state_dict
-from elmore.formats.torch_layout import TorchNames, torch_links
+from elmore.formats.containers.torch_files import read_state_dict
 from elmore.text.characters import ByteAlphabet
 
-__all__ = ["NAME", "read", "sniff", "stored_types"]
+__all__ = ["NAME", "read", "sniff"]
 
 NAME = "allennlp-archive"
 
@@ -31,16 +31,16 @@ Shapes = Mapping[str, tuple[int, ...]]
 _WEIGHTS = ("weights.th", "best.th", "model.th")
 _ELMO = "_elmo."  # attribute of the module in models
 _BILM = "_elmo_lstm."
-_CHARACTERS = f"{_BILM}_token_embedder._char_embedding_weights"
-_NAMES = TorchNames(
-    characters=_CHARACTERS,
-    first_character=1,
-    words="",
-    convolution=f"{_BILM}_token_embedder.char_conv_{{}}",
-    highway=f"{_BILM}_token_embedder._highways._layers.{{}}",
-    projection=f"{_BILM}_token_embedder._projection",
-    lstm=f"{_BILM}_elmo_lstm.{{}}_layer_{{}}",
-)
+_TOKENS = f"{_BILM}_token_embedder."
+_LAYER = f"{_BILM}_elmo_lstm.{{}}_layer_{{}}"
+_CHARACTERS = f"{_TOKENS}_char_embedding_weights"
+_NAMES = {
+    r"tokens\.characters": _CHARACTERS,
+    r"tokens\.convolutions\.(\d+)": rf"{_TOKENS}char_conv_\1",
+    r"tokens\.highways\.(\d+)": rf"{_TOKENS}_highways._layers.\1",
+    r"tokens\.projection": f"{_TOKENS}_projection",
+    r"(\w+)_layers\.(\d+)": _LAYER.format(r"\1", r"\2"),
+}
 
 
 def sniff(source: Source) -> bool:
@@ -52,40 +52,34 @@ def read(source: Source) -> Checkpoint:
     """Read the one ELMo of a task model, with its mixes."""
     name = _find(source) or _WEIGHTS[0]
     state = read_state_dict(source, name)
-    prefix = _find_elmo(state, name)
-    inside = {key.removeprefix(prefix): key for key in state.tensors if key.startswith(prefix)}
-    shapes = {short: state.tensors[key].shape for short, key in inside.items()}
+    prefix = _find_elmo(state.shapes, name)
+    inside = {key.removeprefix(prefix): key for key in state.shapes if key.startswith(prefix)}
     notes: dict[str, Any] = {"inside": prefix.rstrip(".") or "the file itself"}
-    options, what = _read_options(source, shapes, prefix, name, notes)
+    options, what = _read_options(source, state.renamed(inside).shapes, prefix, name, notes)
     config = config_from_options(options, bidirectional=True, n_words=0, what=what)
     if not config.lstm.projected:
         raise FormatError(
             f"'{what}': lstm.dim equals projection_dim, yet AllenNLP's modules project; this is "
             "not supported, pass the (options, weights) of the model"
         )
-    table = torch_links(config, _NAMES)
-    bilm = {
-        short: shape
-        for short, shape in shapes.items()
-        if short.startswith(_BILM) and not short.startswith(f"{_BILM}_word_embedding")
-    }
-    check_arrays(table, bilm, what, name, all_known=True)
+    bilm = state.renamed(
+        {
+            short: key
+            for short, key in inside.items()
+            if short.startswith(_BILM) and not short.startswith(f"{_BILM}_word_embedding")
+        }
+    )
+    table = torch_links(config, _NAMES, first_character=1)
+    check_arrays(table, bilm, what, all_known=True)
     return Checkpoint(
         config=config,
-        weights=linked_weights(config, table, lambda short: state.read(inside[short])),
+        weights=linked_weights(config, table, bilm),
         alphabet=ByteAlphabet(config.tokens.max_chars),
         mixes=_read_mixes(state, inside, config, name),
         notes=notes,
         origin=source.name,
+        stored_types=frozenset(bilm.types.values()),
     )
-
-
-def stored_types(source: Source) -> set[str]:
-    """The types in which the weights of the biLM are stored."""
-    name = _find(source) or _WEIGHTS[0]
-    state = read_state_dict(source, name)
-    prefix = _find_elmo(state, name)
-    return {t.type_name for key, t in state.tensors.items() if key.startswith(prefix + _BILM)}
 
 
 def _find(source: Source) -> str | None:
@@ -97,9 +91,9 @@ def _find(source: Source) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _find_elmo(state: StateDict, what: str) -> str:
+def _find_elmo(keys: Collection[str], what: str) -> str:
     """The prefix of the names of the only ELMo in a state dict."""
-    found = [key.removesuffix(_CHARACTERS) for key in state.tensors if key.endswith(_CHARACTERS)]
+    found = [key.removesuffix(_CHARACTERS) for key in keys if key.endswith(_CHARACTERS)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -108,7 +102,7 @@ def _find_elmo(state: StateDict, what: str) -> str:
             f"'{what}' has {len(found)} ELMo models ({shown(names, 120)}); load the (options, "
             "weights) of one of them"
         )
-    if any("transformer" in key.lower() for key in state.tensors):
+    if any("transformer" in key.lower() for key in keys):
         raise FormatError(
             f"'{what}' is a transformer language model; only ELMo models with LSTMs can be loaded"
         )
@@ -153,53 +147,55 @@ def _option_files(value: Any) -> list[str]:
 
 
 def _options_from_shapes(shapes: Shapes, what: str) -> dict[str, Any]:
+    def numbered(name: str) -> list[tuple[int, ...]]:
+        """The shapes of name.format(0), name.format(1) and so on."""
+        found: list[tuple[int, ...]] = []
+        while (shape := shapes.get(name.format(len(found)))) is not None:
+            found.append(shape)
+        return found
+
     embedding = shapes[_CHARACTERS]
-    filters: list[tuple[int, ...]] = []
-    while (shape := shapes.get(f"{_NAMES.convolution.format(len(filters))}.weight")) is not None:
-        filters.append(shape)
-    layers = 0
-    while f"{_NAMES.lstm.format('forward', layers)}.state_projection.weight" in shapes:
-        layers += 1
-    projection = shapes.get(f"{_NAMES.lstm.format('forward', 0)}.state_projection.weight", ())
-    fine = len(embedding) == len(projection) == 2 and all(len(shape) == 3 for shape in filters)
-    if not fine or not filters:
+    filters = numbered(f"{_TOKENS}char_conv_{{}}.weight")
+    projections = numbered(f"{_LAYER.format('forward', '{}')}.state_projection.weight")
+    matrices = [embedding, *projections]
+    if (
+        not filters
+        or not projections
+        or any(len(shape) != 2 for shape in matrices)
+        or any(len(shape) != 3 for shape in filters)
+    ):
         raise FormatError(
             f"'{what}' has an ELMo of unknown shapes; put its options file into the folder "
             "and name it in config.json"
         )
-    highways = 0
-    while f"{_NAMES.highway.format(highways)}.weight" in shapes:
-        highways += 1
     return options_from_sizes(
-        dim=projection[1],
-        projection_dim=projection[0],
-        n_layers=layers,
+        dim=projections[0][1],
+        projection_dim=projections[0][0],
+        n_layers=len(projections),
         char_dim=embedding[1],
         filters=[[shape[2], shape[0]] for shape in filters],
-        n_highway=highways,
+        n_highway=len(numbered(f"{_TOKENS}_highways._layers.{{}}.weight")),
     )
 
 
 def _read_mixes(
-    state: StateDict, inside: Mapping[str, str], config: BiLmConfig, what: str
+    state: Arrays, inside: Mapping[str, str], config: BiLmConfig, what: str
 ) -> tuple[Mix, ...]:
     mixes: list[Mix] = []
-    while (gamma := inside.get(f"scalar_mix_{len(mixes)}.gamma")) is not None:
-        names = [f"scalar_mix_{len(mixes)}.scalar_parameters.{k}" for k in range(config.n_layers)]
-        numbers = [state.read(inside[n]) if n in inside else None for n in names]
-        values = [*numbers, state.read(gamma)]
-        floats = [float(v.reshape(())) for v in values if v is not None and v.size == 1]
-        if len(floats) != len(values):
+    known: set[str] = set()
+    while f"scalar_mix_{len(mixes)}.gamma" in inside:
+        start = f"scalar_mix_{len(mixes)}."
+        names = [f"{start}scalar_parameters.{k}" for k in range(config.n_layers)]
+        names.append(f"{start}gamma")
+        values = [state.floats(inside[name]) for name in names if name in inside]
+        floats = [float(value.reshape(())) for value in values if value.size == 1]
+        if len(floats) != len(names):
             raise FormatError(
                 f"'{what}': scalar_mix_{len(mixes)} is not a mix of {config.n_layers} layers; "
                 "copy the file again"
             )
         mixes.append(Mix(tuple(floats[:-1]), floats[-1]))
-    known = {f"scalar_mix_{r}.gamma" for r in range(len(mixes))} | {
-        f"scalar_mix_{r}.scalar_parameters.{k}"
-        for r in range(len(mixes))
-        for k in range(config.n_layers)
-    }
+        known.update(names)
     for short, name in inside.items():
         # An Elmo module has the biLM and mixes: anything else is a mix that would be lost.
         own = short.startswith("scalar_mix") or name.removesuffix(short).endswith(_ELMO)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing
 from pathlib import Path
 
 import h5py
@@ -14,32 +12,25 @@ from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_folder, write_error
 from elmore.base.json import read_json
-from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import (
-    config_from_options,
     find_options,
     options_from_config,
-    read_languages,
     read_options,
-    read_vocabulary,
 )
 from elmore.formats.bilm_weights import (
     by_dataset,
-    check_arrays,
     dump_names,
-    linked_weights,
     links,
-    read_softmax,
+    read_bilm,
 )
-from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.formats.containers.finite import check_finite
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.containers.arrays import check_finite
 from elmore.formats.containers.hdf5_files import open_hdf5
 from elmore.formats.containers.sources import HDF5_SUFFIXES, Source
 from elmore.text.characters import ByteAlphabet
-from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
+__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
 
 NAME = "allennlp"
 # How the datasets of an LSTM start, in models of two directions and of one.
@@ -55,11 +46,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> Checkpoint:
-    """Read options, weights and, if present, vocabulary and softmax.
-
-    Names and shapes are compared with the options before any array is read. The arrays are read
-    on request.
-    """
+    """Read options, weights and, if present, vocabulary and softmax."""
     options_name, weights_name = find_options(source), _find_weights(source)
     if options_name is None or weights_name is None:
         missing = "options.json" if options_name is None else "*.hdf5 weights"
@@ -67,44 +54,11 @@ def read(source: Source) -> Checkpoint:
             f"'{source.name}' has no {missing}; pass (options, weights) or download it again"
         )
     options = read_options(source, options_name)
-    vocabulary = read_vocabulary(source)
-    with ExitStack() as stack:
-        stream = stack.enter_context(closing(source.open(weights_name)))
-        view = stack.enter_context(open_hdf5(stream, what=weights_name))
-        shapes = {name: info.shape for name, info in view.names().items()}
-        _refuse_other_files(shapes, weights_name)
-        config = config_from_options(
-            options,
-            # The options do not say it; bilm-tf writes `rnn/` for models of one direction.
-            bidirectional=not any(name.startswith("rnn/") for name in shapes),
-            n_words=_rows(shapes, "embedding"),
-            what=options_name,
-        )
-        table = links(config, dump_names(config, shapes))
-        check_arrays(table, shapes, options_name, weights_name)
-        weights = linked_weights(config, table, view.read)
-        # The file stays open as long as a weight may be requested.
-        weakref.finalize(weights, stack.pop_all().close)
-    softmax = _read_softmax(source, config, vocabulary)
-    languages = read_languages(source)
-    # Byte models run without a vocabulary, and one in the folder may belong to something else.
-    needs_words = bool(config.tokens.n_words) or softmax is not None
-    return Checkpoint(
-        config=config,
-        weights=weights,
-        alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
-        vocabulary=vocabulary if needs_words else None,
-        softmax=softmax,
-        notes={"languages": languages} if languages else {},
-        origin=source.name,
-    )
-
-
-def stored_types(source: Source) -> set[str]:
-    """The types in which the weights are stored."""
-    name = _find_weights(source) or "weights.hdf5"
-    with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
-        return {str(found.dtype) for found in view.names().values()}
+    arrays = open_hdf5(source.open(weights_name), what=weights_name)
+    _refuse_other_files(arrays.shapes, weights_name)
+    name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
+    softmax = None if name is None else open_hdf5(source.open(name), what=name)
+    return read_bilm(source, arrays, options, options_name, softmax=softmax)
 
 
 def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> None:
@@ -176,28 +130,10 @@ def _find_weights(source: Source) -> str | None:
 
 def _has_lstm(source: Source, name: str) -> bool:
     try:
-        with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
-            return any(found.startswith(_LSTM) for found in view.names())
+        with open_hdf5(source.open(name), what=name) as arrays:
+            return any(found.startswith(_LSTM) for found in arrays.shapes)
     except FormatError:
         return False  # a broken file of another program is no reason to refuse the model
-
-
-def _read_softmax(
-    source: Source, config: BiLmConfig, vocabulary: Vocabulary | None
-) -> Softmax | None:
-    """Read `softmax/W` and `softmax/b` from a file `*softmax*.hdf5` of the model."""
-    name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
-    if name is None:
-        return None
-    with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
-        shapes = {key: info.shape for key, info in view.names().items()}
-        words = len(vocabulary) if vocabulary is not None else _rows(shapes, "softmax/b")
-        return read_softmax(shapes, view.read, (words, config.lstm.projection_dim), name)
-
-
-def _rows(shapes: Shapes, name: str) -> int:
-    """Number of rows of a dataset; 0 if it is missing or a single number."""
-    return (shapes.get(name) or (0,))[0]
 
 
 def _refuse_other_files(shapes: Shapes, what: str) -> None:

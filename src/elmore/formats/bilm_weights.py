@@ -1,6 +1,6 @@
-"""The arrays of bilm-tf as our weights: which part of which array is which part of which weight.
+"""The arrays of other programs as our weights: which part of which array is part of which weight.
 
-Reading and writing share one table of links, so that they cannot diverge.
+Reading and writing bilm-tf's arrays share one table of links, so that they cannot diverge.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,11 @@ from numpy.typing import NDArray
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig, LstmConfig, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.checkpoint import LazyWeights, Softmax
+from elmore.formats.bilm_options import config_from_options, read_languages, read_vocabulary
+from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax
+from elmore.formats.containers.arrays import Arrays
+from elmore.formats.containers.sources import Source
+from elmore.text.characters import ByteAlphabet
 
 __all__ = [
     "Link",
@@ -26,7 +31,9 @@ __all__ = [
     "dump_names",
     "linked_weights",
     "links",
-    "read_softmax",
+    "read_bilm",
+    "torch_links",
+    "without_forget_bias",
 ]
 
 Array = NDArray[np.float32]
@@ -90,15 +97,19 @@ class Link:
     back: Callable[[Array], Array] = _same
 
 
-def links(config: BiLmConfig, lstm_names: LstmNames) -> list[Link]:
-    """All links of a model; TensorFlow matrices act on row vectors, ours are (out, in)."""
+def links(config: BiLmConfig, lstm_names: LstmNames, first_character: int = 0) -> list[Link]:
+    """All links of bilm-tf's arrays; its matrices act on row vectors, ours are (out, in).
+
+    `first_character` is the number of rows before that of the first character.
+    """
     tokens, dim = config.tokens, config.lstm.projection_dim
     table: list[Link] = []
     if tokens.n_words:
         table.append(Link("embedding", "tokens.words", (tokens.n_words, tokens.word_dim)))
     if tokens.n_characters:
-        shape = (tokens.n_characters, tokens.char_dim)
-        table.append(Link("char_embed", "tokens.characters", shape))
+        shape = (tokens.n_characters + first_character, tokens.char_dim)
+        rows = slice(first_character, None)
+        table.append(Link("char_embed", "tokens.characters", shape, dataset_rows=rows))
     for i, (width, count) in enumerate(tokens.filters):
         weight, filter_shape = f"tokens.convolutions.{i}", (1, width, tokens.char_dim, count)
         table += [
@@ -194,16 +205,77 @@ def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Lin
     return table
 
 
-def linked_weights(
-    config: BiLmConfig, table: Sequence[Link], read: Callable[[str], Array]
-) -> LazyWeights:
-    """Weights that are assembled on request; `read` reads an array by its name in `table`."""
+# AllenNLP and ELMoForManyLangs -------------------------------------------------------------------
+
+_CELL = {
+    "input_weight": "input_linearity.weight",
+    "state_weight": "state_linearity.weight",
+    "bias": "state_linearity.bias",
+    "projection": "state_projection.weight",
+}
+
+
+def torch_links(
+    config: BiLmConfig, names: Mapping[str, str], first_character: int = 0
+) -> list[Link]:
+    """All links of AllenNLP's modules, which ELMoForManyLangs copied.
+
+    Matrices are (out, in) and gates i, f, j, o, as ours. There are two differences. The gate of a
+    highway layer lets the *input* through and ours the transformed part, so its sign is negated.
+    And the forget bias of 1 is part of the bias.
+
+    Args:
+        config: the model.
+        names: pattern of the start of our name → their name in its place. A layer of an LSTM is
+            matched up to its number.
+        first_character: rows before the first character; AllenNLP has one of zeros for padding.
+    """
+    table = []
+    for weight, shape in weight_shapes(config).items():
+        match, start = next(
+            (match, start) for p, start in names.items() if (match := re.match(p, weight))
+        )
+        rest = weight[match.end() :]
+        if rest and "_layers." in weight:
+            rest = f".{_CELL[rest[1:]]}"
+        name = match.expand(start) + rest
+        link = Link(name, weight, shape)
+        if weight == "tokens.characters":
+            padded = (shape[0] + first_character, *shape[1:])
+            link = Link(name, weight, padded, dataset_rows=slice(first_character, None))
+        elif weight.startswith("tokens.highways"):
+            link = Link(name, weight, shape, there=_negate_gate)
+        elif "_layers." in weight and weight.endswith("bias"):
+            link = Link(name, weight, shape, there=without_forget_bias)
+        table.append(link)
+    return table
+
+
+def _negate_gate(part: Array) -> Array:
+    """The first half of the rows computes the transformed part, the second half the gate."""
+    half = len(part) // 2
+    return np.concatenate([part[:half], -part[half:]])
+
+
+def without_forget_bias(bias: Array) -> Array:
+    """Subtract 1 from the forget gate, the second of four blocks: our LSTM adds it."""
+    cells = len(bias) // 4
+    result = bias.copy()
+    result[cells : 2 * cells] -= 1
+    return result
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+def linked_weights(config: BiLmConfig, table: Sequence[Link], arrays: Arrays) -> LazyWeights:
+    """Weights that are assembled on request from the arrays of a file."""
     last: dict[str, Array] = {}  # one array, which often has several weights
 
     def dataset(name: str) -> Array:
         if name not in last:
             last.clear()  # frees the old array before the new one is read
-            last[name] = read(name)
+            last[name] = arrays.floats(name)
         return last[name]
 
     def weight(name: str, shape: tuple[int, ...]) -> Array:
@@ -219,12 +291,13 @@ def linked_weights(
 
 
 def check_arrays(
-    table: Sequence[Link], shapes: Shapes, options: str, weights: str, *, all_known: bool = False
+    table: Sequence[Link], arrays: Arrays, options: str, *, all_known: bool = False
 ) -> None:
     """Compare the arrays of a file with the options.
 
     With `all_known`, refuse every array that the options do not describe, not only further layers.
     """
+    shapes, weights = arrays.shapes, arrays.what
     for link in table:
         found = shapes.get(link.dataset)
         if found != link.shape:
@@ -244,22 +317,67 @@ def check_arrays(
             )
 
 
-def read_softmax(
-    shapes: Shapes,
-    read: Callable[[str], Array],
-    shape: tuple[int, int],
-    what: str,
+def read_bilm(
+    source: Source,
+    arrays: Arrays,
+    options: Mapping[str, Any],
+    options_name: str,
     *,
-    weight: str = "softmax/W",
-) -> Softmax:
-    """Read the output layer; its shape is (words of the vocabulary, projection_dim)."""
+    softmax: Arrays | None,
+    first_character: int = 0,
+    mixes: Callable[[BiLmConfig], tuple[Mix, ...]] = lambda config: (),
+    notes: Mapping[str, Any] | None = None,
+) -> Checkpoint:
+    """Read a model of bilm-tf, whose arrays have the names of its HDF5 files.
+
+    Names and shapes are compared with the options before any array is read. The arrays are read
+    on request.
+    """
+    config = config_from_options(
+        options,
+        # The options do not say it; only models of one direction have these names.
+        bidirectional=not any(name.startswith("rnn/") for name in arrays.shapes),
+        n_words=(arrays.shapes.get("embedding") or (0,))[0],
+        what=options_name,
+    )
+    table = links(config, dump_names(config, arrays.shapes), first_character)
+    check_arrays(table, arrays, options_name)
+    notes = dict(notes or {})
+    vocabulary = read_vocabulary(source)
+    if softmax is not None and vocabulary is None:
+        notes["softmax"] = "left out: there is no vocabulary with it"
+        softmax = None
+    if languages := read_languages(source):
+        notes["languages"] = languages
+    # Byte models run without a vocabulary, and one in the folder may belong to something else.
+    needs_words = bool(config.tokens.n_words) or softmax is not None
+    return Checkpoint(
+        config=config,
+        weights=linked_weights(config, table, arrays),
+        alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
+        vocabulary=vocabulary if needs_words else None,
+        softmax=_read_softmax(softmax, len(vocabulary or ()), config),
+        mixes=mixes(config),
+        notes=notes,
+        origin=source.name,
+        stored_types=frozenset(arrays.types[link.dataset] for link in table),
+    )
+
+
+def _read_softmax(arrays: Arrays | None, n_words: int, config: BiLmConfig) -> Softmax | None:
+    """Read the output layer; if it is shared with the input, the word table is its weight."""
+    if arrays is None:
+        return None
+    shared = "softmax/W" not in arrays.shapes and "embedding" in arrays.shapes
+    weight = "embedding" if shared else "softmax/W"
+    shape = (n_words, config.lstm.projection_dim)
     for name, wanted in ((weight, shape), ("softmax/b", shape[:1])):
-        if shapes.get(name) != wanted:
+        if arrays.shapes.get(name) != wanted:
             raise FormatError(
-                f"'{what}': {name} has shape {shapes.get(name)}, expected {wanted} from the "
-                "vocabulary and the options; pass files that belong together"
+                f"'{arrays.what}': {name} has shape {arrays.shapes.get(name)}, expected {wanted} "
+                "from the vocabulary and the options; pass files that belong together"
             )
-    return Softmax(read(weight), read("softmax/b"))
+    return Softmax(arrays.floats(weight), arrays.floats("softmax/b"))
 
 
 def _guess(shapes: Shapes) -> str:

@@ -132,6 +132,7 @@ class Checkpoint:
         origin: where it was read from, for messages.
         precision: how the weights are stored.
         stored: one function per weight that is not stored as float32; it reads the stored numbers.
+        stored_types: the types of the arrays in the file, as numpy calls them.
     """
 
     config: BiLmConfig
@@ -147,6 +148,7 @@ class Checkpoint:
     origin: str = "memory"
     precision: Precision = "float32"
     stored: Mapping[str, Callable[[], Stored]] = field(default_factory=dict)
+    stored_types: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         tokens = self.config.tokens

@@ -11,7 +11,7 @@ from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.containers.sources import HDF5_SUFFIXES, FolderSource, Source
+from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, folder_source
 from elmore.formats.named_files import (
     NAMED_SUFFIXES,
     is_named_file,
@@ -44,9 +44,6 @@ class Format(Protocol):
 
     def read(self, source: Source) -> Checkpoint:
         """Read a model."""
-
-    def stored_types(self, source: Source) -> set[str]:
-        """The types in which its weights are stored."""
 
 
 # A name with such a suffix is a path; names of models may contain dots too.
@@ -109,16 +106,17 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     """
     path = Path(path)
     if path.is_dir():
-        return FolderSource(path, follow_links=follow_links)
-    with open_checked(path, what="model") as stream:
-        head = stream.read(8)
-    from elmore.formats.containers.archives import TarSource, ZipSource  # folders need neither
-
-    # By its first bytes: people rename archives. The second is an empty zip.
-    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return ZipSource(path)
+        return folder_source(path, follow_links=follow_links)
+    stream = open_checked(path, what="model")
+    head = stream.read(8)
+    stream.seek(0)
     if head == b"\x89HDF\r\n\x1a\n":
+        stream.close()
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
-    return TarSource(path)
+    from elmore.formats.containers.archives import tar_source, zip_source  # folders need neither
+
+    # By its first bytes: people rename archives. The second is an empty zip.
+    is_zip = head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
+    return (zip_source if is_zip else tar_source)(stream, str(path))

@@ -37,12 +37,8 @@ from elmore.formats.checkpoint import (
     as_stored,
     is_matrix,
 )
-from elmore.formats.containers.finite import check_finite
-from elmore.formats.containers.safetensors_files import (
-    SafetensorsView,
-    read_safetensors,
-    write_safetensors,
-)
+from elmore.formats.containers.arrays import FLOATS, Arrays, check_finite
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.formats.containers.sources import Source
 from elmore.formats.lexicons import (
     CHARACTERS,
@@ -57,14 +53,13 @@ from elmore.formats.lexicons import (
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
-__all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
+__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
 
 NAME = "folder"
 
 _AGAIN = "copy the folder again"
 _FORMAT = FolderFormat(name="elmore", version=1, label="an elmore folder", fix=_AGAIN)
 _SCALES = ".scales"
-_FLOATS = ("F16", "F32", "F64")
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
 # Larger models are not hashed when they are loaded: that would take more than a second or two.
 _HASHED_BYTES = 1 << 30
@@ -104,33 +99,14 @@ def read(source: Source) -> Checkpoint:
     manifest = _check_manifest(source)
     facts = _read_config(source)
     config = facts.config
-    # Shapes come from the header alone; no weight is read before all of them fit the config.
-    view = _open_model(source)
-    shapes = {name: info.shape for name, info in view.names().items()}
-    found = {name: info.dtype for name, info in view.names().items()}
+    # No weight is read before all shapes fit the config.
+    view = read_safetensors(source.open(_MODEL), what=_MODEL)
     wanted = weight_shapes(config)
-    # An int8 matrix has one scale for each of its rows.
-    scales = {
-        name + _SCALES: shape[:1] for name, shape in wanted.items() if found.get(name) == "I8"
-    }
-    for name in (*wanted, *scales):
-        if found.get(name, "F32") not in (*_FLOATS, "I8"):
-            raise FormatError(
-                f"'{source.name}/{_MODEL}': {name} has type {found[name]}, a weight is a float "
-                "or int8; copy the folder again"
-            )
-        if found.get(name) == "I8" and not is_matrix(name):
-            raise FormatError(
-                f"'{source.name}/{_MODEL}': {name} is int8, only large matrices may be; "
-                "copy the folder again"
-            )
-    for name, shape in {**wanted, **scales}.items():
-        if shapes.get(name) != shape:
-            what = "is missing" if name not in shapes else f"has shape {shapes[name]}"
-            raise FormatError(
-                f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} needs {shape}; "
-                "copy the folder again"
-            )
+    matrices = {name for name in wanted if view.types.get(name) == "int8" and is_matrix(name)}
+    for name, shape in wanted.items():
+        _check_tensor(view, name, shape, "int8" if name in matrices else None)
+        if name in matrices:  # one scale for each row
+            _check_tensor(view, name + _SCALES, shape[:1])
     for mix in facts.mixes:
         if len(mix.weights) != config.n_layers:
             raise FormatError(
@@ -139,6 +115,11 @@ def read(source: Source) -> Checkpoint:
             )
     vocabulary = read_words(source, facts.vocabulary, manifest)
     numbers = {name: partial(_stored, view, name) for name in wanted}
+    layers, dim = (len(config.directions), config.lstm.n_layers), config.lstm.projection_dim
+    start = _read_pair(
+        view, {"start.hidden": (*layers, dim), "start.cell": (*layers, config.lstm.dim)}
+    )
+    whitening = _read_pair(view, {"sif.mean": (dim,), "sif.matrix": (dim, dim)})
     return Checkpoint(
         config=config,
         weights=LazyWeights({name: partial(_dequantized, give) for name, give in numbers.items()}),
@@ -146,19 +127,15 @@ def read(source: Source) -> Checkpoint:
         vocabulary=vocabulary,
         softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
         mixes=facts.mixes,
-        start_state=_read_start(view, config),
-        whitening=_read_whitening(view, config),
+        start_state=StartState(*start) if start else None,
+        whitening=Whitening(*whitening) if whitening else None,
         tokenizer=facts.tokenizer,
         notes=facts.notes,
         origin=source.name,
         precision=facts.precision,
-        stored={name: give for name, give in numbers.items() if found[name] != "F32"},
+        stored={name: give for name, give in numbers.items() if view.types[name] != "float32"},
+        stored_types=frozenset(view.types.values()),
     )
-
-
-def stored_types(source: Source) -> set[str]:
-    """The types in which the weights are stored."""
-    return {t.dtype.replace("F", "float") for t in _open_model(source).names().values()}
 
 
 def write(
@@ -248,15 +225,6 @@ def _check_manifest(source: Source) -> set[str]:
     return set(files)
 
 
-def _open_model(source: Source) -> SafetensorsView:
-    """Open the weights: a local file is mapped, one in an archive is read into memory."""
-    path = source.local_path(_MODEL)
-    if path is not None:
-        return read_safetensors(path, what=_MODEL)
-    with closing(source.open(_MODEL)) as stream:
-        return read_safetensors(stream, what=_MODEL)
-
-
 def _read_config(source: Source) -> _ConfigJson:
     data = source.read_json(_CONFIG)
     _FORMAT.check(data, what=_CONFIG)
@@ -264,58 +232,41 @@ def _read_config(source: Source) -> _ConfigJson:
 
 
 def _read_softmax(
-    view: SafetensorsView,
-    config: BiLmConfig,
-    vocabulary: Vocabulary | None,
-    cutoffs: tuple[int, ...],
+    view: Arrays, config: BiLmConfig, vocabulary: Vocabulary | None, cutoffs: tuple[int, ...]
 ) -> Softmax | None:
-    if "softmax.weight" not in view.names():
+    if "softmax.weight" not in view.shapes:
         return None
-    rows = (len(vocabulary) if vocabulary is not None else 0) + len(cutoffs)
-    wanted = {"softmax.weight": (rows, config.lstm.projection_dim), "softmax.bias": (rows,)}
-    _check_extra(view, wanted)
+    rows = len(vocabulary or ()) + len(cutoffs)
+    _check_tensor(view, "softmax.weight", (rows, config.lstm.projection_dim))
+    _check_tensor(view, "softmax.bias", (rows,))
     # As it is stored and mapped: most users never ask for the largest matrix of a model.
     weight = view.read("softmax.weight")
     return Softmax(weight, np.array(view.read("softmax.bias"), np.float32), cutoffs)
 
 
-def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:
-    if "start.hidden" not in view.names():
-        return None
-    layers = (len(config.directions), config.lstm.n_layers)
-    wanted = {
-        "start.hidden": (*layers, config.lstm.projection_dim),
-        "start.cell": (*layers, config.lstm.dim),
-    }
-    arrays = _extra_arrays(view, wanted)
-    return StartState(arrays["start.hidden"], arrays["start.cell"])
-
-
-def _read_whitening(view: SafetensorsView, config: BiLmConfig) -> Whitening | None:
-    if "sif.mean" not in view.names():
-        return None
-    dim = config.lstm.projection_dim
-    arrays = _extra_arrays(view, {"sif.mean": (dim,), "sif.matrix": (dim, dim)})
-    return Whitening(arrays["sif.mean"], arrays["sif.matrix"])
-
-
-def _extra_arrays(
-    view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]
-) -> dict[str, NDArray[np.float32]]:
-    _check_extra(view, wanted)
-    return {name: np.array(view.read(name), np.float32) for name in wanted}
-
-
-def _check_extra(view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    found = view.names()
+def _read_pair(view: Arrays, wanted: Mapping[str, tuple[int, ...]]) -> list[NDArray[np.float32]]:
+    """Two arrays that belong together; nothing if the first is not there."""
+    if next(iter(wanted)) not in view.shapes:
+        return []
     for name, shape in wanted.items():
-        if name not in found or found[name].shape != shape or found[name].dtype not in _FLOATS:
-            raise FormatError(
-                f"'{_MODEL}': {name} should be floats of shape {shape}; copy the folder again"
-            )
+        _check_tensor(view, name, shape)
+    return [np.array(view.read(name), np.float32) for name in wanted]
 
 
-def _stored(view: SafetensorsView, name: str) -> Stored:
+def _check_tensor(
+    view: Arrays, name: str, shape: tuple[int, ...], dtype: str | None = None
+) -> None:
+    """Compare a tensor with the config; it has any type of floats, unless `dtype` says another."""
+    types = FLOATS if dtype is None else (dtype,)
+    if view.shapes.get(name) != shape or view.types[name] not in types:
+        found = "is missing" if name not in view.shapes else f"has shape {view.shapes[name]}"
+        raise FormatError(
+            f"'{_MODEL}': {name} {found} and type {view.types.get(name)}, {_CONFIG} needs {shape} "
+            f"of {dtype or 'floats'}; {_AGAIN}"
+        )
+
+
+def _stored(view: Arrays, name: str) -> Stored:
     values = view.read(name)
     if values.dtype != np.int8:
         return Stored(values)

@@ -6,50 +6,53 @@ Only its last part is used, in the folder or in `PUBLISHED`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import (
-    BiLmConfig,
-    LstmConfig,
-    TokenEncoderConfig,
-    filters_from_json,
-    weight_shapes,
-)
+from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import Section, read_languages
-from elmore.formats.bilm_weights import check_arrays, linked_weights
-from elmore.formats.checkpoint import Checkpoint, LazyWeights
+from elmore.formats.bilm_weights import check_arrays, linked_weights, torch_links
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
-from elmore.formats.containers.torch_files import StateDict, read_state_dict
+from elmore.formats.containers.torch_files import read_state_dict
 from elmore.formats.lexicons import read_dictionary
-from elmore.formats.torch_layout import TorchNames, torch_links, without_forget_bias
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 
-__all__ = ["NAME", "PUBLISHED", "read", "sniff", "stored_types"]
+__all__ = ["NAME", "PUBLISHED", "read", "sniff"]
 
 NAME = "manylangs"
 
 Array = NDArray[np.float32]
 _TOKENS, _ENCODER, _CONFIG = "token_embedder.pkl", "encoder.pkl", "config.json"
 _CHARACTERS, _WORDS = "char.dic", "word.dic"
-_NAMES = TorchNames(
-    characters="char_emb_layer.embedding.weight",
-    first_character=0,
-    words="word_emb_layer.embedding.weight",
-    convolution="convolutions.{}",
-    highway="highways._layers.{}",
-    projection="projection",
-    lstm="{}_layer_{}",
-)
-# nn.LSTM: tensors of layer k; the backward direction adds "_reverse".
-_MIXED = {"input_weight": "encoder.weight_ih_l{}", "state_weight": "encoder.weight_hh_l{}"}
-_MIXED_BIASES = ("encoder.bias_ih_l{}", "encoder.bias_hh_l{}")
+# Two files with one table: names of the tensors after the name of their file.
+_NAMES = {
+    r"tokens\.characters": f"{_TOKENS}/char_emb_layer.embedding.weight",
+    r"tokens\.words": f"{_TOKENS}/word_emb_layer.embedding.weight",
+    r"tokens\.convolutions": f"{_TOKENS}/convolutions",
+    r"tokens\.highways": f"{_TOKENS}/highways._layers",
+    r"tokens\.projection": f"{_TOKENS}/projection",
+    r"(\w+)_layers\.(\d+)": rf"{_ENCODER}/\1_layer_\2",
+}
+# The `lstm` encoder is torch's own nn.LSTM.
+_MIXED_NAMES = {
+    **dict(list(_NAMES.items())[:-1]),
+    r"projection": f"{_ENCODER}/projection",
+    r"forward_layers\.(\d+)\.input_weight": rf"{_ENCODER}/encoder.weight_ih_l\1",
+    r"forward_layers\.(\d+)\.state_weight": rf"{_ENCODER}/encoder.weight_hh_l\1",
+    r"forward_layers\.(\d+)\.bias": rf"{_ENCODER}/encoder.bias_l\1",
+    r"backward_layers\.(\d+)\.input_weight": rf"{_ENCODER}/encoder.weight_ih_l\1_reverse",
+    r"backward_layers\.(\d+)\.state_weight": rf"{_ENCODER}/encoder.weight_hh_l\1_reverse",
+    r"backward_layers\.(\d+)\.bias": rf"{_ENCODER}/encoder.bias_l\1_reverse",
+}
 _KINDS = ("cnn", "lstm")
 
 # The architecture of the published models, whose config.json names this file but whose folders
@@ -106,23 +109,18 @@ def read(source: Source) -> Checkpoint:
         except ConfigError as error:
             raise FormatError(f"'{_CHARACTERS}': {error}") from None
     languages = read_languages(source)
+    arrays = _joined(read_state_dict(source, name) for name in (_TOKENS, _ENCODER))
+    table = torch_links(config, _MIXED_NAMES if config.lstm.mixed else _NAMES)
+    check_arrays(table, arrays, what, all_known=True)
     return Checkpoint(
         config=config,
-        weights=_weights(source, config, what),
+        weights=linked_weights(config, table, arrays),
         alphabet=alphabet,
         vocabulary=vocabulary,
         notes={"languages": languages} if languages else {},
         origin=source.name,
+        stored_types=frozenset(arrays.types.values()),
     )
-
-
-def stored_types(source: Source) -> set[str]:
-    """The types in which the weights are stored."""
-    return {
-        tensor.type_name
-        for name in (_TOKENS, _ENCODER)
-        for tensor in read_state_dict(source, name).tensors.values()
-    }
 
 
 def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
@@ -149,67 +147,30 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     )
 
 
-def _weights(source: Source, config: BiLmConfig, what: str) -> LazyWeights:
-    tokens = read_state_dict(source, _TOKENS)
-    encoder = read_state_dict(source, _ENCODER)
-    table = torch_links(config, _NAMES)
-    # Two files with one table: the token layer is in one, the LSTMs in the other.
-    mine = [link for link in table if link.weight.startswith("tokens.")]
-    rest = [link for link in table if not link.weight.startswith("tokens.")]
-    check_arrays(mine, tokens.shapes(), what, _TOKENS, all_known=True)
-    token_weights = linked_weights(config, mine, tokens.read)
-    readers: dict[str, Callable[[], Array]] = {}
-    if config.lstm.mixed:
-        readers |= _mixed_readers(config, encoder, what)
-    else:
-        check_arrays(rest, encoder.shapes(), what, _ENCODER, all_known=True)
-        layers = linked_weights(config, rest, encoder.read)
-        readers |= {link.weight: partial(layers.__getitem__, link.weight) for link in rest}
-    readers |= {link.weight: partial(token_weights.__getitem__, link.weight) for link in mine}
-    return LazyWeights(readers)
+def _joined(files: Iterable[Arrays]) -> Arrays:
+    """The arrays of several files, as FILE/NAME.
 
+    torch's nn.LSTM adds two biases, for cuDNN's sake; our LSTM has one, which is their sum.
+    """
+    parts: dict[str, list[Callable[[], Array]]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    types: dict[str, str] = {}
+    for arrays in files:
+        for name, shape in arrays.shapes.items():
+            key = f"{arrays.what}/{re.sub('^encoder.bias_[ih]h_', 'encoder.bias_', name)}"
+            if shapes.setdefault(key, shape) != shape:
+                raise FormatError(
+                    f"'{arrays.what}': {name} has shape {shape}, the other bias {shapes[key]}; "
+                    "get files that belong together"
+                )
+            types[key] = arrays.types[name]
+            parts.setdefault(key, []).append(partial(arrays.floats, name))
 
-def _mixed_readers(
-    config: BiLmConfig, encoder: StateDict, what: str
-) -> dict[str, Callable[[], Array]]:
-    """The `lstm` encoder: torch's own nn.LSTM, whose two biases are one of ours."""
-    shapes, found = weight_shapes(config), encoder.shapes()
-    wanted: dict[str, tuple[int, ...]] = {}
-    readers: dict[str, Callable[[], Array]] = {}
+    def read(key: str) -> Array:
+        first, *more = parts[key]
+        return sum((read() for read in more), start=first())
 
-    def copied(weight: str, name: str) -> None:
-        wanted[name] = shapes[weight]
-        readers[weight] = lambda: encoder.read(name)
-
-    # torch's nn.LSTM adds two biases, for cuDNN's sake; our LSTM has one, and adds 1 to the
-    # forget gate when it runs.
-    def summed(weight: str, names: list[str]) -> None:
-        wanted.update(dict.fromkeys(names, shapes[weight]))
-        readers[weight] = lambda: without_forget_bias(
-            encoder.read(names[0]) + encoder.read(names[1])
-        )
-
-    for direction, suffix in zip(config.directions, ("", "_reverse"), strict=True):
-        for k in range(config.lstm.n_layers):
-            for part, pattern in _MIXED.items():
-                copied(f"{direction}_layers.{k}.{part}", pattern.format(k) + suffix)
-            biases = [pattern.format(k) + suffix for pattern in _MIXED_BIASES]
-            summed(f"{direction}_layers.{k}.bias", biases)
-    for part in ("weight", "bias"):
-        copied(f"projection.{part}", f"projection.{part}")
-    for name, shape in wanted.items():
-        if found.get(name) != shape:
-            raise FormatError(
-                f"'{_ENCODER}': {name} has shape {found.get(name)}, '{what}' asks for {shape}; "
-                "get files that belong together"
-            )
-    for name in found:
-        if name not in wanted:
-            raise FormatError(
-                f"'{_ENCODER}' has {name[:60]}, which '{what}' does not describe; get files that "
-                "belong together"
-            )
-    return readers
+    return Arrays(f"{_TOKENS}, {_ENCODER}", shapes, types, read)
 
 
 # The architecture ---------------------------------------------------------------------------------

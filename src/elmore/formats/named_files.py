@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.formats.bilm_options import find_vocabulary
-from elmore.formats.containers.sources import HDF5_SUFFIXES, FilesSource, Source
-from elmore.limits import LIMITS
+from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, files_source
 
 __all__ = ["NAMED_SUFFIXES", "is_named_file", "open_named_file", "open_named_files"]
 
@@ -50,7 +48,7 @@ def open_named_files(files: tuple[str | Path, ...]) -> Source:
             named["vocab.txt.gz" if path.suffix == ".gz" else "vocab.txt"] = path
     if len(named) < len(files):
         raise ConfigError("two vocabularies or two softmax files; pass one of each")
-    return FilesSource({**_beside(weights, named, prefix), **named})
+    return files_source({**_beside(weights, named, prefix), **named})
 
 
 def open_named_file(path: Path) -> Source:
@@ -59,11 +57,11 @@ def open_named_file(path: Path) -> Source:
     if prefix is not None:
         options = _options(path, [prefix.with_name("options.json"), _sibling_options(prefix)])
         named = _shards(prefix) | ({} if options is None else {"options.json": options})
-        return FilesSource({**_beside(prefix, named, prefix), **named})
+        return files_source({**_beside(prefix, named, prefix), **named})
     if path.suffix in _PICKLES:
         config = path.with_name("config.json")
         named = {"weights.th": path} | ({"config.json": config} if config.is_file() else {})
-        return FilesSource(named)
+        return files_source(named)
     if path.suffix == ".json":
         weights = path.with_name(path.name.replace("options", "weights")).with_suffix(".hdf5")
         options = path
@@ -78,7 +76,7 @@ def open_named_file(path: Path) -> Source:
             f"'{path}' is one of two files and the other is missing; pass (options, weights)"
         )
     named = {"options.json": options, "weights.hdf5": weights}
-    return FilesSource({**_beside(weights, named, None), **named})
+    return files_source({**_beside(weights, named, None), **named})
 
 
 def _options(path: Path, likely: list[Path | None]) -> Path | None:
@@ -134,14 +132,6 @@ def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(_listed(folder))
+        return sorted(os.listdir(folder))
     except OSError:
         return []
-
-
-def _listed(folder: Path) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for count, entry in enumerate(entries):
-            if count >= LIMITS.archive_members:  # the files may be in a very large folder
-                return
-            yield entry.name

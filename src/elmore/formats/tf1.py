@@ -7,43 +7,30 @@ vocabulary. The softmax is read too, so that such a model can score text and be 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import (
     N_CHARACTERS,
-    config_from_options,
     find_options,
     options_from_sizes,
-    read_languages,
     read_options,
-    read_vocabulary,
 )
-from elmore.formats.bilm_weights import (
-    check_arrays,
-    dump_names,
-    linked_weights,
-    links,
-    read_softmax,
-)
-from elmore.formats.checkpoint import Checkpoint, Mix, Softmax
+from elmore.formats.bilm_weights import read_bilm
+from elmore.formats.checkpoint import Checkpoint, Mix
+from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
-from elmore.formats.containers.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
+from elmore.formats.containers.tf_bundles import find_prefixes, open_bundle
 from elmore.limits import LIMITS
-from elmore.text.characters import ByteAlphabet
-from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["NAME", "read", "sniff", "stored_types"]
+__all__ = ["NAME", "read", "sniff"]
 
 NAME = "tensorflow"
 
-Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 
 # Training graphs put `lm/` before the names, inference graphs `bilm/`, and TF-Hub `module/`.
@@ -74,79 +61,32 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> Checkpoint:
-    """Read options, weights and, if the vocabulary is there, the softmax.
-
-    Names and shapes are compared with the options before any array is read. The arrays are read
-    on request, and each is compared with its checksum.
-    """
+    """Read options, weights and, if the vocabulary is there, the softmax."""
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
-    names = _canonical_names(bundle, prefix)
-    arrays = _Arrays(bundle, names)
+    arrays = bundle.renamed(_canonical_names(bundle.shapes, prefix))
     options_name = find_options(source)
     if options_name is not None:
         options = read_options(source, options_name)
-    elif any(name.endswith(_MIX) for name in bundle.variables):
+    elif any(name.endswith(_MIX) for name in bundle.shapes):
         options, options_name = _hub_options(arrays.shapes, prefix), "TF-Hub's ELMo"
     else:
         raise FormatError(
             f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it into the "
             "folder or pass (options, checkpoint)"
         )
-    config = config_from_options(
+    # Inference graphs put a row of zeros before the characters, for padded positions.
+    padded = (arrays.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
+    return read_bilm(
+        source,
+        arrays,
         options,
-        # The options do not say it; only models of one direction have these names.
-        bidirectional=not any(name.startswith("rnn/") for name in names),
-        n_words=(arrays.shapes.get("embedding") or (0,))[0],
-        what=options_name,
+        options_name,
+        softmax=arrays if "softmax/b" in arrays.shapes else None,
+        first_character=int(padded),
+        mixes=partial(_read_mixes, bundle),
+        notes={"checkpoint": prefix},
     )
-    table = links(config, dump_names(config, names))
-    weights_name = f"{prefix}.index"
-    # The softmax is compared with the vocabulary below, not with the options.
-    shapes = {name: shape for name, shape in arrays.shapes.items() if "softmax" not in name}
-    check_arrays(table, shapes, options_name, weights_name)
-    vocabulary = read_vocabulary(source)
-    notes: dict[str, Any] = {"checkpoint": prefix}
-    softmax = _read_softmax(arrays, config, vocabulary, weights_name, notes)
-    if languages := read_languages(source):
-        notes["languages"] = languages
-    # Byte models run without a vocabulary, and one in the folder may belong to something
-    # else.
-    needs_words = bool(config.tokens.n_words) or softmax is not None
-    return Checkpoint(
-        config=config,
-        weights=linked_weights(config, table, arrays.read),
-        alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
-        vocabulary=vocabulary if needs_words else None,
-        softmax=softmax,
-        mixes=_read_mixes(bundle, config, prefix),
-        notes=notes,
-        origin=source.name,
-    )
-
-
-def stored_types(source: Source) -> set[str]:
-    """The types in which the weights are stored."""
-    prefix = _choose(source)
-    bundle = open_bundle(source, prefix)
-    return {bundle.variables[name].type_name for name in _canonical_names(bundle, prefix).values()}
-
-
-class _Arrays:
-    """The arrays of a checkpoint under the names of bilm-tf's HDF5 dump."""
-
-    def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
-        self._bundle = bundle
-        self._names = names
-        self.shapes = {name: bundle.variables[key].shape for name, key in names.items()}
-        # Inference graphs put a row of zeros before the characters, for padded positions.
-        self._padded = (self.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
-        if self._padded:
-            self.shapes["char_embed"] = (N_CHARACTERS, *self.shapes["char_embed"][1:])
-
-    def read(self, name: str) -> Array:
-        array = self._bundle.read(self._names[name])
-        return array[1:] if self._padded and name == "char_embed" else array
 
 
 def _choose(source: Source) -> str:
@@ -166,14 +106,20 @@ def _choose(source: Source) -> str:
         return newest
     if not prefixes:
         raise FormatError(f"'{source.name}' has no TensorFlow checkpoint; check the path")
-    return max(prefixes, key=lambda prefix: (checkpoint_step(prefix), prefix))
+    return max(prefixes, key=_step)
 
 
-def _canonical_names(bundle: Bundle, prefix: str) -> dict[str, str]:
+def _step(prefix: str) -> tuple[int, str]:
+    """The N of `model.ckpt-N`, -1 without one."""
+    match = re.search(r"-(\d{1,18})$", prefix)
+    return int(match[1]) if match else -1, prefix
+
+
+def _canonical_names(names: Iterable[str], prefix: str) -> dict[str, str]:
     """Find the weights: name in bilm-tf's dump -> name in the checkpoint."""
     found: dict[str, str] = {}
     others: list[str] = []
-    for key in bundle.variables:
+    for key in names:
         name = _canonical_name(_SCOPE.sub("", key))
         if name is None:
             others.append(key)
@@ -232,41 +178,17 @@ def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
     )
 
 
-def _read_softmax(
-    arrays: _Arrays,
-    config: BiLmConfig,
-    vocabulary: Vocabulary | None,
-    what: str,
-    notes: dict[str, Any],
-) -> Softmax | None:
-    """Read the output layer; if it is shared with the input, the word table is its weight."""
-    shapes = arrays.shapes
-    bias = shapes.get("softmax/b")
-    if bias is None:
-        return None
-    weight = "softmax/W" if "softmax/W" in shapes else "embedding"
-    if vocabulary is None:
-        notes["softmax"] = "left out: there is no vocabulary with the checkpoint"
-        return None
-    shape = (len(vocabulary), config.lstm.projection_dim)
-    return read_softmax(shapes, arrays.read, shape, what, weight=weight)
-
-
-def _read_mixes(bundle: Bundle, config: BiLmConfig, prefix: str) -> tuple[Mix, ...]:
+def _read_mixes(bundle: Arrays, config: BiLmConfig) -> tuple[Mix, ...]:
     """Read the mix of TF-Hub's model."""
-    names = {
-        key: next((name for name in bundle.variables if name.endswith(key)), None)
-        for key in (_MIX, _SCALE)
-    }
-    mix, scale = names[_MIX], names[_SCALE]
+    mix, scale = (
+        next((name for name in bundle.shapes if name.endswith(end)), None) for end in (_MIX, _SCALE)
+    )
     if mix is None or scale is None:
         return ()
-    if bundle.variables[mix].shape != (config.n_layers,):
+    weights, gamma = bundle.floats(mix), bundle.floats(scale)
+    if weights.shape != (config.n_layers,) or gamma.size != 1:
         raise FormatError(
-            f"'{prefix}.index': {_MIX} has shape {bundle.variables[mix].shape}, the model "
-            f"{config.n_layers} layers; its files do not belong together"
+            f"'{bundle.what}': {_MIX} is not a mix of {config.n_layers} layers; its files do not "
+            "belong together"
         )
-    if bundle.variables[scale].shape not in ((), (1,)):
-        raise FormatError(f"'{prefix}.index': {_SCALE} is not a single number; copy it again")
-    weights = tuple(float(value) for value in bundle.read(mix))
-    return (Mix(weights, float(bundle.read(scale).reshape(()))),)
+    return (Mix(tuple(map(float, weights)), float(gamma.reshape(()))),)

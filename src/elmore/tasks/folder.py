@@ -126,7 +126,7 @@ def read_task(path: str | Path) -> TrainedTask:
     for name in (_MODEL, _WORDS):
         check_file(place / name, facts.sha256.get(name), fix="restore it")
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
-        weights = {name: np.array(view.read(name)) for name in view.names()}
+        weights = {name: np.array(view.read(name)) for name in view.shapes}
     words = None
     if "features.words.unknown" in weights:
         with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:

@@ -357,7 +357,7 @@ def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if sha256_file(file) != facts.get("sha256"):
         raise FormatError(f"'{file}' is damaged; remove '{place}'")
     with read_safetensors(file, what=str(file)) as view:
-        tensors = {name: torch.from_numpy(np.array(view.read(name))) for name in view.names()}
+        tensors = {name: torch.from_numpy(np.array(view.read(name))) for name in view.shapes}
     return tensors, facts
 
 

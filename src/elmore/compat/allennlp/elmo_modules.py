@@ -17,7 +17,7 @@ from elmore.compat.allennlp.embedder import (
     cached_path,
 )
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.containers.sources import FilesSource
+from elmore.formats.containers.sources import files_source
 from elmore.formats.containers.torch_files import read_array
 from elmore.nn.elmo_layer import mix, normalise, without_markers
 
@@ -294,7 +294,7 @@ def _aligning(file: FileName | None, dim: int) -> nn.Linear:
     matrix = torch.eye(dim)
     if file:
         path = cached_path(file)
-        with FilesSource({path.name: path}) as source:
+        with files_source({path.name: path}) as source:
             array = read_array(source, path.name)
         if array.shape != (dim, dim):
             raise FormatError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -118,18 +117,14 @@ class BidirectionalLanguageModel:
 
 def _read_embedding(path: Path, dim: int) -> Tensor:
     """Read the dataset `embedding`, (n_words, dim)."""
-    with (
-        closing(open_checked(path, what="token vectors")) as stream,
-        open_hdf5(stream, what=str(path)) as view,
-    ):
-        found = view.names().get("embedding")
-        shape = None if found is None else found.shape
+    with open_hdf5(open_checked(path, what="token vectors"), what=str(path)) as view:
+        shape = view.shapes.get("embedding")
         if shape is None or len(shape) != 2 or shape[1] != dim:
             raise FormatError(
                 f"'{path}': `embedding` has shape {shape}, expected (words, {dim}) from the model; "
                 "write it with dump_token_embeddings"
             )
-        return torch.from_numpy(view.read("embedding"))
+        return torch.from_numpy(view.floats("embedding"))
 
 
 class LayerWeights(nn.Module):

@@ -22,21 +22,20 @@ from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["TYPE_NAMES", "NumpyArray", "Storage", "Tensor", "item_size", "read_storage", "unpickle"]
+__all__ = ["NumpyArray", "Storage", "Tensor", "read_storage", "unpickle"]
 
 _STORAGES = {
-    "FloatStorage": "<f4",
-    "DoubleStorage": "<f8",
-    "HalfStorage": "<f2",
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
     "BFloat16Storage": "bfloat16",
-    "LongStorage": "<i8",
-    "IntStorage": "<i4",
-    "ShortStorage": "<i2",
-    "CharStorage": "<i1",
-    "ByteStorage": "<u1",
-    "BoolStorage": "|b1",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
 }
-TYPE_NAMES = {"<f4": "float32", "<f8": "float64", "<f2": "float16"}
 
 
 # What a pickle may name ---------------------------------------------------------------------------
@@ -44,11 +43,16 @@ TYPE_NAMES = {"<f4": "float32", "<f8": "float64", "<f2": "float16"}
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A row of numbers in the file."""
+    """A row of numbers in the file; `kind` is their type as numpy calls it."""
 
     key: str
     kind: str
     count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self.count * (2 if self.kind == "bfloat16" else np.dtype(self.kind).itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,6 @@ class Tensor:
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-
-    @property
-    def type_name(self) -> str:
-        """The type as numpy calls it."""
-        return TYPE_NAMES.get(self.storage.kind, self.storage.kind.strip("<|"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +195,6 @@ def read_storage(key: Any, what: str) -> Storage:
     return Storage(key[2], key[1].kind, key[4])
 
 
-def item_size(kind: str) -> int:
-    """Bytes of one number of a storage."""
-    return 2 if kind == "bfloat16" else np.dtype(kind).itemsize
-
-
 # The unpickler ------------------------------------------------------------------------------------
 
 _ITEM_BYTES = 128  # at least what an entry of a dictionary takes
@@ -208,7 +202,7 @@ _ITEM_BYTES = 128  # at least what an entry of a dictionary takes
 _OPCODES = [
     getattr(pickle, name)[0]
     for name in (
-        "PROTO STOP MARK GLOBAL STACK_GLOBAL BINPERSID BINPUT LONG_BINPUT MEMOIZE BINGET "
+        "PROTO FRAME STOP MARK GLOBAL STACK_GLOBAL BINPERSID BINPUT LONG_BINPUT MEMOIZE BINGET "
         "LONG_BINGET NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE "
         "SHORT_BINUNICODE BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES EMPTY_DICT EMPTY_LIST "
         "APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3"
@@ -220,7 +214,7 @@ def unpickle(stream: BinaryIO, *, what: str, persistent: Callable[[Any], Any] | 
     """Read one pickle from the position of a stream.
 
     Args:
-        stream: afterwards it is at the end of the pickle.
+        stream: bytes in memory; afterwards it is at the end of the pickle.
         what: the file for messages.
         persistent: turns persistent ids into values; None refuses them.
 
@@ -228,7 +222,9 @@ def unpickle(stream: BinaryIO, *, what: str, persistent: Callable[[Any], Any] | 
         FormatError: broken, too large, or asking for anything that is not a plain value.
     """
     try:
-        return _TensorUnpickler(_BoundedReader(stream), persistent).load()
+        return _TensorUnpickler(stream, persistent).load()
+    except EOFError:
+        reason = "it ends in the middle of a pickle"
     except (pickle.UnpicklingError, ValueError) as error:
         reason = shown(error, 90)
     except (IndexError, TypeError, AttributeError, OverflowError, struct.error):
@@ -238,50 +234,19 @@ def unpickle(stream: BinaryIO, *, what: str, persistent: Callable[[Any], Any] | 
     raise FormatError(f"'{what}' is not a valid file of tensors: {reason}; get another copy")
 
 
-class _BoundedReader:
-    """A stream of which so many bytes can be read in so many steps."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._bytes = LIMITS.pickle_bytes
-        self._reads = LIMITS.pickle_steps
-
-    def read(self, size: int) -> bytes:
-        self.count(size)
-        data = self._stream.read(size)
-        if len(data) != size:
-            raise pickle.UnpicklingError("it ends in the middle of a pickle")
-        return data
-
-    def readline(self) -> bytes:
-        data = self._stream.readline(256)
-        self.count(len(data))
-        if not data.endswith(b"\n"):
-            raise pickle.UnpicklingError("it has a name that does not end")
-        return data
-
-    def count(self, size: int) -> None:
-        """Count bytes that were read, or that a value takes."""
-        self._bytes -= size
-        self._reads -= 1
-        if self._bytes < 0 or self._reads < 0:
-            raise pickle.UnpicklingError("it describes its tensors at greater length than allowed")
-
-
 class _TensorUnpickler(pickle._Unpickler):
     """The Python unpickler with fewer opcodes; those that call, set or hash something are ours."""
 
     # Of the base class, which has no types for them.
     stack: list[Any]
     metastack: list[Any]
-    read: Callable[[int], bytes]
     pop_mark: Callable[[], list[Any]]
 
-    def __init__(self, reader: _BoundedReader, persistent: Callable[[Any], Any] | None) -> None:
+    def __init__(self, stream: BinaryIO, persistent: Callable[[Any], Any] | None) -> None:
         # Strings of Python 2 hold bytes; those of array data come back by latin-1.
-        super().__init__(reader, encoding="latin-1")
-        self._reader = reader
+        super().__init__(stream, encoding="latin-1")
         self._persistent = persistent
+        self._copied = 0
 
     def load(self) -> Any:
         value = super().load()
@@ -302,9 +267,6 @@ class _TensorUnpickler(pickle._Unpickler):
             raise pickle.UnpicklingError("it refers to something outside the file")
         return self._persistent(pid)
 
-    def _skip_frame(self) -> None:
-        self.read(8)  # its length, by which others read ahead
-
     def _reduce(self) -> None:
         arguments, name = self.stack.pop(), self.stack[-1]
         if not isinstance(name, _Name) or not isinstance(arguments, tuple):
@@ -324,7 +286,9 @@ class _TensorUnpickler(pickle._Unpickler):
         # A short file can hand the same large value to a name many times, which copies it.
         for value in values:
             if isinstance(value, str | list | tuple):
-                self._reader.count(len(value) * (1 if isinstance(value, str) else _ITEM_BYTES))
+                self._copied += len(value) * (1 if isinstance(value, str) else _ITEM_BYTES)
+        if self._copied > LIMITS.pickle_bytes:
+            raise pickle.UnpicklingError("it describes its tensors at greater length than allowed")
 
     def _set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -346,7 +310,6 @@ class _TensorUnpickler(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **{code: pickle._Unpickler.dispatch[code] for code in _OPCODES},
-        pickle.FRAME[0]: _skip_frame,
         pickle.REDUCE[0]: _reduce,
         pickle.BUILD[0]: _build,
         pickle.SETITEM[0]: _set_item,

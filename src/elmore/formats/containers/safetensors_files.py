@@ -8,13 +8,11 @@ a machine share them.
 
 from __future__ import annotations
 
-import math
+import json
 import os
-import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,177 +22,89 @@ from safetensors.numpy import save_file
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, FormatError
-from elmore.formats.containers.finite import check_finite
+from elmore.formats.containers.arrays import Arrays
 from elmore.limits import LIMITS
 
-__all__ = ["SafetensorsView", "TensorInfo", "read_safetensors", "write_safetensors"]
+__all__ = ["read_safetensors", "write_safetensors"]
 
-# What we read and write; little-endian, as the format demands.
-_DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "|i1", "I32": "<i4", "I64": "<i8"}
-_WRITABLE = {np.dtype(text) for text in _DTYPES.values()}
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """Type, such as "F32", and shape of a tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
+# What we read and write; the format is little-endian.
+_TYPES = {
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "I8": "int8",
+    "I32": "int32",
+    "I64": "int64",
+}
 
 
-class SafetensorsView:
-    """A checked safetensors file; tensors are read on request, and outlive the view.
-
-    Made by `read_safetensors`. Threads may read at the same time.
-    """
-
-    def __init__(
-        self,
-        what: str,
-        tensors: Mapping[str, tuple[TensorInfo, NDArray[np.uint8]]],
-        metadata: Mapping[str, str],
-        stream: BinaryIO | None = None,
-    ) -> None:
-        self._what = what
-        self._tensors = tensors
-        self.metadata = metadata
-        self._stream = stream  # of the file that is mapped
-        if stream is not None:
-            self._size = os.fstat(stream.fileno()).st_size
-            weakref.finalize(self, stream.close)  # lazy readers forget to close
-
-    def names(self) -> dict[str, TensorInfo]:
-        """Every tensor by name, without reading it."""
-        return {name: info for name, (info, _) in self._tensors.items()}
-
-    def read(self, name: str) -> NDArray[Any]:
-        """Read a tensor in its own type; NaN and infinite values are refused.
-
-        A local file is mapped: the array is read-only, and the processes of a machine share it.
-        """
-        label = f"'{shown(name, 80)}'"
-        if name not in self._tensors:
-            raise FormatError(f"{self._what} has no tensor {label}; check that it fits its config")
-        info, data = self._tensors[name]
-        if len(info.shape) > 32:  # the most that every numpy takes
-            raise FormatError(f"{self._what} has {label} of too many dimensions; convert it")
-        if info.dtype not in _DTYPES:
-            raise FormatError(
-                f"{self._what} has {label} of type {info.dtype}, readable are "
-                f"{', '.join(_DTYPES)}; convert it"
-            )
-        self._check_size()
-        dtype = np.dtype(_DTYPES[info.dtype])
-        if data.ctypes.data % dtype.itemsize:
-            data = data.copy()  # other writers need not align
-        array = data.view(dtype).reshape(info.shape)
-        check_finite(array, what=self._what, name=name)
-        return array
-
-    def _check_size(self) -> None:
-        """Notice a file that shrank: touching its lost pages would end the process (SIGBUS)."""
-        if self._stream is None or self._stream.closed:
-            return
-        size = os.fstat(self._stream.fileno()).st_size
-        if size != self._size:
-            raise FormatError(
-                f"{self._what} had {self._size} bytes and now has {size}; "
-                "restore it and load the model again"
-            )
-
-    def close(self) -> None:
-        """Close the file; arrays stay mapped."""
-        if self._stream is not None:
-            self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.close()
-
-
-def read_safetensors(source: BinaryIO | Path, *, what: str) -> SafetensorsView:
+def read_safetensors(source: BinaryIO | Path, *, what: str) -> Arrays:
     """Open a safetensors file and check its complete header.
 
-    Args:
-        source: a path, whose tensors are mapped, or a stream, which is read into memory.
-        what: the file for messages.
+    The tensors of a file on the disk are mapped: they are read-only, outlive the result, and the
+    processes of a machine share them. A stream from elsewhere is read into memory.
 
     Raises:
         FormatError: the header is too large, broken, or does not cover the file exactly.
     """
-    what = shown(what, 100)
-    if not isinstance(source, (str, os.PathLike)):
-        return _from_stream(source, what)
-    stream = open_checked(Path(source), what="safetensors file")
+    stream = open_checked(source, what="safetensors file") if isinstance(source, Path) else source
     try:
-        return _from_path(Path(source), stream, what)
+        return _read(stream, what)
     except BaseException:
         stream.close()
         raise
 
 
-def _from_path(path: Path, stream: BinaryIO, what: str) -> SafetensorsView:
-    start = _data_start(stream, what)
-    infos: dict[str, TensorInfo] = {}
-    try:
-        with safe_open(path, "numpy") as file:
-            metadata = file.metadata() or {}
-            for name in file.offset_keys():
-                part = file.get_slice(name)
-                infos[name] = TensorInfo(str(part.get_dtype()), tuple(part.get_shape()))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _broken(error, what) from None
-    mapped: NDArray[np.uint8] = np.asarray(np.memmap(stream, np.uint8, "r"))
-    # The library gives no offsets, but tensors in their order fill the file without a gap.
-    tensors = {}
-    for name, info in infos.items():
-        end = start + math.prod(info.shape) * _bits(info.dtype) // 8
-        tensors[name] = (info, mapped[start:end])
-        start = end
-    if start != len(mapped):
-        raise FormatError(f"{what} changed while it was opened; open it again")
-    return SafetensorsView(what, tensors, metadata, stream)
-
-
-def _from_stream(stream: BinaryIO, what: str) -> SafetensorsView:
-    _data_start(stream, what)
-    stream.seek(0)
-    try:
-        found = deserialize(stream.read())  # type: ignore[no-untyped-call]  # the library is in Rust
-    except (SafetensorError, ValueError) as error:
-        raise _broken(error, what) from None
-    tensors = {
-        name: (TensorInfo(part["dtype"], tuple(part["shape"])), np.frombuffer(part["data"], "u1"))
-        for name, part in found
-    }
-    return SafetensorsView(what, tensors, {})
-
-
-def _data_start(stream: BinaryIO, what: str) -> int:
-    """The number of bytes before the tensors; refuses a header that is too large."""
-    stream.seek(0)
+def _read(stream: BinaryIO, what: str) -> Arrays:
+    label = f"'{shown(what, 100)}'"
     length = int.from_bytes(stream.read(8), "little")
     if length > LIMITS.safetensors_header_bytes:
         raise FormatError(
-            f"{what} has a header of {length} bytes, allowed are "
+            f"{label} has a header of {length} bytes, allowed are "
             f"{LIMITS.safetensors_header_bytes}; check that it is the right file"
         )
-    return 8 + length
+    path = getattr(stream, "name", None)
+    mapped = isinstance(path, str | os.PathLike)
+    try:
+        if mapped:
+            with safe_open(path, "numpy"):
+                pass  # it has checked the header
+            data: NDArray[np.uint8] = np.asarray(np.memmap(stream, np.uint8, "r"))
+        else:
+            stream.seek(0)
+            raw = stream.read()
+            deserialize(raw)  # type: ignore[no-untyped-call]  # the library is in Rust
+            data = np.frombuffer(raw, np.uint8)
+        entries = json.loads(bytes(data[8 : 8 + length]))
+        entries.pop("__metadata__", None)
+        types = {name: _TYPES.get(e["dtype"], e["dtype"]) for name, e in entries.items()}
+        shapes = {name: tuple(e["shape"]) for name, e in entries.items()}
+        places = {name: slice(*e["data_offsets"]) for name, e in entries.items()}
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError) as error:
+        raise FormatError(
+            f"{label} is not a valid safetensors file: {shown(error, 100)}; download it again"
+        ) from None
+    tensors = data[8 + length :]
 
+    def read(name: str) -> NDArray[Any]:
+        if types[name] not in _TYPES.values() or len(shapes[name]) > 32:  # numpy's limit
+            raise FormatError(
+                f"{label} has '{shown(name, 80)}' of type {types[name]} and {len(shapes[name])} "
+                f"dimensions, readable are {', '.join(_TYPES.values())}; convert it"
+            )
+        # Touching the lost pages of a file that shrank would end the process (SIGBUS).
+        if mapped and not stream.closed and os.fstat(stream.fileno()).st_size != len(data):
+            raise FormatError(
+                f"{label} had {len(data)} bytes and now has another size; restore it and load "
+                "the model again"
+            )
+        dtype = np.dtype(types[name]).newbyteorder("<")
+        part = tensors[places[name]]
+        if part.ctypes.data % dtype.itemsize:
+            part = part.copy()  # other writers need not align
+        return np.asarray(part.view(dtype).reshape(shapes[name]))
 
-def _bits(dtype: str) -> int:
-    """Bits of one value: the number in its type, such as 16 for "BF16" and 8 for "F8_E4M3"."""
-    if dtype == "BOOL":
-        return 8
-    return int("".join(c for c in dtype.partition("_")[0] if c.isdigit()))
-
-
-def _broken(error: Exception, what: str) -> FormatError:
-    return FormatError(
-        f"{what} is not a valid safetensors file: {shown(error, 100)}; download it again"
-    )
+    return Arrays(what, shapes, types, read, stream.close)
 
 
 def write_safetensors(
@@ -213,10 +123,10 @@ def write_safetensors(
     plain: dict[str, NDArray[Any]] = {}
     for name, array in tensors.items():
         dtype = array.dtype.newbyteorder("<")
-        if name == "__metadata__" or dtype not in _WRITABLE:
+        if name == "__metadata__" or dtype.name not in _TYPES.values():
             raise ConfigError(
                 f"tensor '{shown(name, 60)}' of type {array.dtype} cannot be written; use one of "
-                f"{', '.join(sorted(d.name for d in _WRITABLE))} and another name than __metadata__"
+                f"{', '.join(_TYPES.values())} and another name than __metadata__"
             )
         plain[name] = np.ascontiguousarray(array, dtype).reshape(array.shape)
     try:

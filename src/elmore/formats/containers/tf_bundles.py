@@ -1,66 +1,35 @@
 """TensorFlow checkpoints ("tensor bundles") without TensorFlow: an index and raw shards.
 
-Only the table of tensors is read: no graph, no operations. Offsets and sizes are compared with the
-shards before any array is read. Each array is compared with its CRC-32C when it is read.
+The index is a table of LevelDB: sorted keys and protocol buffers in blocks. Only the table of
+tensors is read: no graph, no operations. Each block and each array is compared with its CRC-32C.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import re
-import weakref
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.errors import FormatError
-from elmore.formats.containers.finite import finite_float32
-from elmore.formats.containers.sorted_tables import masked_crc32c, read_table, read_varint
+from elmore.formats.containers.arrays import Arrays, from_bfloat16
+from elmore.formats.containers.crc32c import masked_crc32c
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 
-__all__ = ["Bundle", "Variable", "find_prefixes", "open_bundle"]
+__all__ = ["find_prefixes", "open_bundle", "read_table"]
 
-_CHUNK = 1 << 24
-# TensorFlow's numbers of types (types.proto): those that we read, and bytes per value of all.
-_FLOATS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
-_BFLOAT16 = 14
-_ITEM = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
-_TYPE_NAMES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """Type, shape and place of a tensor.
-
-    Attributes:
-        kind: TensorFlow's number of its type.
-        shape: its shape.
-        shard: number of the data file.
-        offset: first byte there.
-        size: bytes.
-        checksum: masked CRC-32C of these bytes.
-        sliced: whether it is split into slices that are stored under other keys.
-    """
-
-    kind: int
-    shape: tuple[int, ...]
-    shard: int
-    offset: int
-    size: int
-    checksum: int
-    sliced: bool
-
-    @property
-    def type_name(self) -> str:
-        """The type as numpy calls it."""
-        return _TYPE_NAMES.get(self.kind, f"type {self.kind}")
+# TensorFlow's numbers of the types that we read (types.proto).
+_TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
+_FOOTER = 48
+_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 
 
 def find_prefixes(source: Source) -> list[str]:
@@ -74,183 +43,192 @@ def find_prefixes(source: Source) -> list[str]:
     return found
 
 
-class Bundle:
-    """The tensors of a checkpoint, read on request. Made by `open_bundle`."""
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """Type, shape and place of a tensor, and the masked checksum of its bytes."""
 
-    def __init__(
-        self, variables: Mapping[str, Variable], shards: list[BinaryIO], what: str
-    ) -> None:
-        self.variables = dict(variables)
-        self._shards = shards
-        self._what = what
-
-    def read(self, name: str) -> NDArray[np.float32]:
-        """Read a tensor as float32 and compare it with its checksum.
-
-        Raises:
-            FormatError: of another type, damaged, or not finite.
-        """
-        variable = self.variables[name]
-        dtype: np.dtype[Any] = _FLOATS.get(variable.kind, np.dtype("<u2"))
-        if variable.sliced or variable.kind not in _TYPE_NAMES:
-            what = "is split into slices" if variable.sliced else f"has {variable.type_name}"
-            raise self._error(f"{shown(name, 60)} {what}", "save it as one float32 variable")
-        raw: NDArray[Any] = np.empty(variable.shape, dtype)
-        if masked_crc32c(self._fill(variable, raw)) != variable.checksum:
-            raise self._error(
-                f"{shown(name, 60)} differs from its checksum", "it is damaged, copy it again"
-            )
-        if variable.kind == _BFLOAT16:  # the upper half of a float32
-            raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        return finite_float32(raw, what=self._what, name=name)
-
-    def _fill(self, variable: Variable, raw: NDArray[Any]) -> Iterator[memoryview]:
-        """Read a tensor's bytes into an array; yield them in chunks for the checksum."""
-        stream = self._shards[variable.shard]
-        view = raw.reshape(-1).view(np.uint8).data
-        stream.seek(variable.offset)
-        for start in range(0, variable.size, _CHUNK):
-            part = view[start : start + _CHUNK]
-            data = stream.read(len(part))
-            if len(data) != len(part):
-                raise self._error("its shard ends too early", "copy the checkpoint again")
-            part[:] = data
-            yield part
-
-    def _error(self, problem: str, fix: str) -> FormatError:
-        return FormatError(f"'{self._what}': {problem}; {fix}")
+    kind: str
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    checksum: int
 
 
-def open_bundle(source: Source, prefix: str) -> Bundle:
+def open_bundle(source: Source, prefix: str) -> Arrays:
     """Open a checkpoint: read its index and compare it with the shards.
 
     Args:
-        source: the files; they stay open as long as the bundle lives.
+        source: the files; they stay open as long as the arrays are used.
         prefix: name of the checkpoint, such as `model.ckpt-10`.
     """
     what = f"{prefix}.index"
-    table = read_table(source.read(what, LIMITS.table_bytes), what=what)
-    # The header has the empty key, which comes before all names.
-    header = table.pop(b"", None)
-    if header is None:
-        raise FormatError(f"'{what}' has no header; it is not the index of a TensorFlow checkpoint")
-    n_shards = _read_header(header, what)
-    variables: dict[str, Variable] = {}
-    for key, value in table.items():
-        try:
-            variables[key.decode()] = _read_entry(value, what, shown(key, 40))
-        except UnicodeDecodeError:
-            # Slices of variables have binary keys; only their places matter.
-            variables[f"\0{key.hex()}"] = _read_entry(value, what, shown(key, 40))
+    try:
+        table = read_table(source.read(what, LIMITS.table_bytes), what=what)
+        n_shards = _read_header(table.pop(b"", b""), what)
+        # Slices of variables have binary keys; nobody asks for them.
+        variables = {key.decode("utf-8", "replace"): _entry(table[key]) for key in table}
+        if any(variable.shard >= n_shards for variable in variables.values()):
+            raise ValueError(f"arrays in more than its {n_shards} shards")
+    except (ValueError, IndexError, struct.error) as error:
+        raise _damaged(what, shown(error, 60)) from None
     with ExitStack() as stack:
         shards = []
         for k in range(n_shards):
             name = f"{prefix}.data-{k:05d}-of-{n_shards:05d}"
-            stream = stack.enter_context(source.open(name))
-            shards.append(stream)
-            size = stream.seek(0, os.SEEK_END)
-            _check_places([v for v in variables.values() if v.shard == k], size, name)
-        for name, variable in variables.items():
-            if variable.shard >= n_shards:
-                raise _broken(what, f"{shown(name, 40)} in shard {variable.shard} of {n_shards}")
-        bundle = Bundle(variables, shards, what)
-        weakref.finalize(bundle, stack.pop_all().close)
-    return bundle
+            shards.append(stack.enter_context(source.open(name)))
+            size = shards[k].seek(0, os.SEEK_END)
+            needed = max((v.offset + v.size for v in variables.values() if v.shard == k), default=0)
+            if size != needed:
+                raise FormatError(
+                    f"'{name}' has {size} bytes, its index asks for {needed}; copy the checkpoint "
+                    "again"
+                )
 
+        def read(name: str) -> NDArray[Any]:
+            variable = variables[name]
+            if variable.kind not in _TYPES.values():
+                raise _damaged(what, f"{shown(name, 60)} is {variable.kind}")
+            shard = shards[variable.shard]
+            shard.seek(variable.offset)
+            data = shard.read(variable.size)
+            if masked_crc32c(data) != variable.checksum:
+                raise _damaged(what, f"{shown(name, 60)} differs from its checksum")
+            if variable.kind == "bfloat16":
+                raw: NDArray[Any] = from_bfloat16(np.frombuffer(data, "<u2"))
+            else:
+                raw = np.frombuffer(data, np.dtype(variable.kind).newbyteorder("<"))
+            return raw.reshape(variable.shape)
 
-def _check_places(variables: list[Variable], size: int, shard: str) -> None:
-    """Refuse tensors that overlap or leave the shard, and a shard with bytes left over."""
-    free = 0
-    for variable in sorted(variables, key=lambda v: (v.offset, v.size)):
-        # Gaps are fine: writers align tensors.
-        if variable.offset < free:
-            raise _broken(shard, "tensors that overlap")
-        free = variable.offset + variable.size
-    if free != size:
-        raise FormatError(
-            f"'{shard}' has {size} bytes, its index asks for {free}; copy the checkpoint again"
+        return Arrays(
+            what,
+            {name: variable.shape for name, variable in variables.items()},
+            {name: variable.kind for name, variable in variables.items()},
+            read,
+            stack.pop_all().close,
         )
 
 
 def _read_header(data: bytes, what: str) -> int:
-    fields = _fields(data, what)
+    """The number of shards."""
+    fields = _fields(data)
     # Field 2 is the byte order. Little-endian is 0, which writers leave out.
-    if fields.get(2, [0]) != [0]:
+    if _number(fields, 2):
         raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
-    n_shards = _number(fields, 1, what)
+    n_shards = _number(fields, 1)
     if not 1 <= n_shards <= LIMITS.table_shards:
-        raise _broken(what, f"{n_shards} shards, allowed are 1..{LIMITS.table_shards}")
+        raise ValueError(f"{n_shards} shards, allowed are 1..{LIMITS.table_shards}")
     return n_shards
 
 
-def _read_entry(data: bytes, what: str, name: str) -> Variable:
-    fields = _fields(data, what)
-    shape: list[int] = []
-    for message in fields.get(2, []):
-        for dim in _fields(_bytes(message, what), what).get(2, []):
-            shape.append(_number(_fields(_bytes(dim, what), what), 1, what))
-    variable = Variable(
-        kind=_number(fields, 1, what),
-        shape=tuple(shape),
-        shard=_number(fields, 3, what),
-        offset=_number(fields, 4, what),
-        size=_number(fields, 5, what),
-        checksum=_number(fields, 6, what),
-        sliced=7 in fields,
-    )
-    item = _ITEM.get(variable.kind)
-    if len(shape) > 8 or any(n > LIMITS.model_bytes for n in shape):
-        raise _broken(what, f"{name} of shape {shown(shape, 40)}")
-    if item is not None and not variable.sliced and math.prod(shape) * item != variable.size:
-        raise _broken(what, f"{name} of shape {shown(shape, 40)} in {variable.size} bytes")
-    if max(variable.offset, variable.size) > LIMITS.archive_unpacked_bytes:
-        raise _broken(what, f"{name} of {variable.size} bytes at {variable.offset}")
-    return variable
+def _entry(data: bytes) -> _Variable:
+    fields = _fields(data)
+    dims = [dim for message in fields.get(2, []) for dim in _fields(message).get(2, [])]
+    shape = tuple(_number(_fields(dim), 1) for dim in dims)
+    number, size = _number(fields, 1), _number(fields, 5)
+    kind = _TYPES.get(number, f"of type {number}")
+    if 7 in fields:
+        kind = "split into slices"
+    elif number in _TYPES:
+        item = 2 if kind == "bfloat16" else np.dtype(kind).itemsize
+        if math.prod(shape) * item != size or len(shape) > 8:
+            raise ValueError(f"an array of shape {shown(shape, 40)} in {size} bytes")
+    places = (_number(fields, 3), _number(fields, 4))
+    return _Variable(kind, shape, *places, size, _number(fields, 6))
 
 
-def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
-    """Parse a protocol buffer: the values of each field number."""
+# Protocol buffers ---------------------------------------------------------------------------------
+
+
+def _fields(data: int | bytes) -> dict[int, list[int | bytes]]:
+    """Parse a message: the values of each field number."""
+    if isinstance(data, int):
+        raise ValueError("a number in place of a message")
     found: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(data):
-        tag, at = read_varint(data, at, what=what)
+        tag, at = _varint(data, at)
         value: int | bytes
         if tag & 7 == 0:
-            value, at = read_varint(data, at, what=what)
-        # Fixed 64 or 32 bits; the checksum is stored in this way.
-        elif tag & 7 in (1, 5):
-            size = 8 if tag & 7 == 1 else 4
-            value, at = int.from_bytes(data[at : at + size], "little"), at + size
+            value, at = _varint(data, at)
+        elif tag & 7 == 5:  # fixed 32 bits; the checksum is stored in this way
+            value, at = struct.unpack_from("<I", data, at)[0], at + 4
         elif tag & 7 == 2:
-            size, at = read_varint(data, at, what=what)
+            size, at = _varint(data, at)
             value, at = data[at : at + size], at + size
         else:
-            raise _broken(what, f"a field of wire type {tag & 7}")
-        if at > len(data):
-            raise _broken(what, "an entry that is cut off")
+            raise ValueError(f"a field of wire type {tag & 7}")
         found.setdefault(tag >> 3, []).append(value)
+    if at != len(data):
+        raise ValueError("an entry that is cut off")
     return found
 
 
-def _number(fields: Mapping[int, list[int | bytes]], field: int, what: str) -> int:
+def _number(fields: Mapping[int, list[int | bytes]], field: int) -> int:
     values = fields.get(field, [0])
-    # Protocol buffers store a negative number as 64 bits with the highest one set.
+    # A negative number is stored as 64 bits with the highest one set.
     if len(values) != 1 or not isinstance(values[0], int) or values[0] >> 63:
-        raise _broken(what, f"field {field} that is not a number")
+        raise ValueError(f"field {field} that is not a number")
     return values[0]
 
 
-def _bytes(value: int | bytes, what: str) -> bytes:
-    if not isinstance(value, bytes):
-        raise _broken(what, "a shape that is not a message")
-    return value
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a number of 7 bits per byte, lowest first; return it and the position after it."""
+    value = 0
+    for shift in range(0, 64, 7):
+        value |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            return value, at
+    raise ValueError("a number that does not end")
 
 
-def _broken(what: str, problem: str) -> FormatError:
+# The table ----------------------------------------------------------------------------------------
+
+
+def read_table(data: bytes, *, what: str) -> dict[bytes, bytes]:
+    """Read all keys and values of a table.
+
+    Raises:
+        FormatError: not such a table, or compressed.
+        ValueError: it is damaged; IndexError and struct.error mean the same.
+    """
+    if len(data) < _FOOTER or data[-8:] != _MAGIC:
+        raise FormatError(
+            f"'{what}' does not end like the index of a TensorFlow checkpoint; it is cut off or "
+            "another file, copy it again"
+        )
+    footer = data[-_FOOTER:]  # the places of two blocks, the second of which lists all others
+    _, at = _varint(footer, 0)
+    _, at = _varint(footer, at)
+    blocks = _block(data, footer[at:])
+    return {key: value for _, place in blocks for key, value in _block(data, place)}
+
+
+def _block(data: bytes, place: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a block; `place` starts with its offset and size."""
+    offset, at = _varint(place, 0)
+    size, _ = _varint(place, at)
+    raw, trailer = data[offset : offset + size], data[offset + size : offset + size + 5]
+    compression, checksum = struct.unpack("<BI", trailer)
+    if masked_crc32c(raw + trailer[:1]) != checksum:
+        raise ValueError(f"a wrong checksum of the block at {offset}")
+    if compression:
+        raise ValueError(f"a block compressed by method {compression}")
+    # At the end are the positions of entries with complete keys, and their number.
+    end = len(raw) - 4 - 4 * struct.unpack("<I", raw[-4:])[0]
+    key, at = b"", 0
+    while at < end:
+        # A key is stored without the part that it shares with the previous one.
+        shared, at = _varint(raw, at)
+        rest, at = _varint(raw, at)
+        length, at = _varint(raw, at)
+        key = key[:shared] + raw[at : at + rest]
+        at += rest + length
+        yield key, raw[at - length : at]
+    if at != end:
+        raise ValueError("an entry that reaches beyond its block")
+
+
+def _damaged(what: str, problem: str) -> FormatError:
     return FormatError(f"'{what}' has {problem}; it is damaged, copy the checkpoint again")
-
-
-def checkpoint_step(prefix: str) -> int:
-    """The N of `model.ckpt-N`, -1 without one."""
-    match = re.search(r"-(\d{1,18})$", prefix)
-    return int(match[1]) if match else -1
