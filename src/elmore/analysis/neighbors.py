@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,29 +129,16 @@ class Neighbors:
                     digest.update(line)
             place = folder / f"uses-{digest.hexdigest()[:24]}"
             folder.mkdir(parents=True, exist_ok=True)
+            settings: Any = {"min_count": 1, "max_uses": _EVERY, "k": 0, "field": "tokens"}
+            settings |= {"layers": self.layers, "progress": self.progress}
             try:
-                self._build(text, place)
+                return build_index([text], place, model=self.elmo, **settings)
             except (FormatError, ResumeError):  # damaged, or of another version of elmore
-                self._build(text, place, overwrite=True)
+                return build_index([text], place, model=self.elmo, overwrite=True, **settings)
             except InputError:
                 raise InputError(
                     "the text has no words; is it the right file?", file=name
                 ) from None
-        return Index.open(place, elmo=self.elmo)
-
-    def _build(self, text: Path, place: Path, overwrite: bool = False) -> None:
-        build_index(
-            [text],
-            place,
-            model=self.elmo,
-            min_count=1,
-            max_uses=_EVERY,
-            k=0,
-            overwrite=overwrite,
-            progress=self.progress,
-            field="tokens",
-            layers=self.layers,
-        )
 
     def _report(self, index: Index, name: str, query: str, contexts: Sequence[str]) -> Report:
         found = index.rows(query) if query in index else np.zeros(0, np.int64)

@@ -101,7 +101,10 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
 
     def facts(self) -> dict[str, Any]:
         """Wait until a worker is ready; its facts."""
-        return self._own.facts if self._own is not None else _result(self._ready[0])
+        if self._own is not None:
+            return self._own.facts
+        with _deaths_explained():
+            return self._ready[0].result()
 
     def map(
         self, requests: Iterable[Request], *, in_order: bool = False
@@ -132,27 +135,24 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
             first = [next(iter(waiting))]  # a dict keeps the order of insertion
             done = first if in_order else wait(waiting, return_when=FIRST_COMPLETED).done
             for future in done:
-                yield waiting.pop(future), _result(future)
+                with _deaths_explained():
+                    reply = future.result()
+                yield waiting.pop(future), reply
 
     def _submit(self, request: Request | None) -> Future[dict[str, Any]]:
-        try:
+        with _deaths_explained():
             return self._executor.submit(_perform, self._start, self._setup, request)
-        except BrokenProcessPool:
-            raise _died() from None
 
 
-def _result(future: Future[dict[str, Any]]) -> dict[str, Any]:
+@contextlib.contextmanager
+def _deaths_explained() -> Iterator[None]:
     try:
-        return future.result()
+        yield
     except BrokenProcessPool:
-        raise _died() from None
-
-
-def _died() -> ElmoreError:
-    return ElmoreError(
-        "a worker process died, perhaps for lack of memory; run it again to resume, with fewer "
-        "workers (a script must start its work under `if __name__ == '__main__':`)"
-    )
+        raise ElmoreError(
+            "a worker process died, perhaps for lack of memory; run it again to resume, with fewer "
+            "workers (a script must start its work under `if __name__ == '__main__':`)"
+        ) from None
 
 
 @contextlib.contextmanager

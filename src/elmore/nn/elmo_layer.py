@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.nn.bilm import BiLm
-from elmore.nn.inputs import TensorBatch
+from elmore.nn.bilm import BiLm, TensorBatch
 from elmore.text.batching import TokenIndexer
 
 __all__ = ["ElmoLayer", "LayerNorm", "ScalarMix", "mix", "normalise", "without_markers"]

@@ -21,8 +21,7 @@ from elmore.compute.recurrence import FORGET_BIAS
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError
-from elmore.nn.bilm import BiLm, BiLmState, Layers, first_rows, initialise, store_rows
-from elmore.nn.inputs import TensorBatch
+from elmore.nn.bilm import BiLm, BiLmState, Layers, TensorBatch, first_rows, initialise, store_rows
 from elmore.text.characters import Alphabet
 
 __all__ = ["BiLmOutput", "ElmoLstm", "_ElmoBiLm", "_ElmoCharacterEncoder"]

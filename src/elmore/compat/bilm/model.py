@@ -16,9 +16,8 @@ from elmore.embedding.load import read_checkpoint
 from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.containers.hdf5_files import open_hdf5
-from elmore.nn.bilm import BiLmState, first_rows, store_rows
+from elmore.nn.bilm import BiLmState, TensorBatch, first_rows, store_rows
 from elmore.nn.elmo_layer import ScalarMix, without_markers
-from elmore.nn.inputs import TensorBatch
 
 __all__ = [
     "BiLmOps",

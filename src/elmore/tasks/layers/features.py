@@ -19,9 +19,8 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import CachedLayers, LayerCache
 from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS
-from elmore.nn.bilm import BiLm
+from elmore.nn.bilm import BiLm, TensorBatch
 from elmore.nn.elmo_layer import ScalarMix
-from elmore.nn.inputs import TensorBatch
 from elmore.tasks.folder import TrainedTask, word_rows
 from elmore.tasks.recipe import CharactersRecipe, ElmoRecipe, TaskRecipe, WordsRecipe
 from elmore.text.tokenizer import respell
