@@ -24,7 +24,7 @@ def run(*arguments: object, **options) -> subprocess.CompletedProcess[bytes]:
     "line",
     "--help|--version|embed --help|convert --help|words --help|models --help|info --help|"
     "serve --help|explore --help|train --help|predict --help|analyze --help|analyze wsd --help|"
-    "models|info {m}|info --system|embed --model {m} --layers 9".split("|"),
+    "models|info {m}|embed --model {m} --layers 9".split("|"),
 )
 def test_no_torch(line: str, tiny_folder: Path):
     words = [word.format(m=tiny_folder) for word in line.split()]

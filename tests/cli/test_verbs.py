@@ -58,12 +58,6 @@ def test_info_compares_the_checksums_of_tensorflow(cli, tmp_path):
     assert "checksum" in result.err or "CRC" in result.err
 
 
-def test_verify_needs_a_model(cli):
-    result = cli("info", "--system", "--verify")
-    assert result.code == 2
-    assert "--verify needs a model" in result.err
-
-
 def test_info_of_two_files_and_a_zip(cli, tiny_checkpoint, tmp_path):
     folder = tmp_path / "old"
     allennlp_hdf5.write(tiny_checkpoint, folder)
@@ -101,14 +95,6 @@ def test_info_of_a_run(cli, tiny_folder, tmp_path):
         shutil.copytree(tiny_folder, tmp_path / name)
     found = json.loads(cli("info", tmp_path, "--json").out)
     assert (found["model"], found["dim"]) == (str(tmp_path / "best"), 32)
-
-
-def test_info_of_the_system(cli):
-    report = json.loads(cli("info", "--system", "--json").out)["system"]
-    assert report["torch"]
-    assert report["processors"] >= 1
-    assert report["native_reason"]
-    assert "native reason" in cli("info", "--system").out
 
 
 @pytest.mark.parametrize("flags", [[], ["--to", "allennlp"], ["--no-verify"]])

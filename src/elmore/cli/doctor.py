@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import threading
@@ -9,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from importlib import metadata
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -101,11 +103,11 @@ def doctor(*, offline: bool = options.offline, console: Console) -> None:
 
 
 def _versions() -> Check:
-    facts = {
-        "elmore": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
+    facts = {"elmore": __version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", "h5py", "safetensors"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            facts[name] = metadata.version(name)
+    facts["platform"] = platform.platform()
     return Check(None, ", ".join(f"{k} {v}" for k, v in facts.items()), facts)
 
 

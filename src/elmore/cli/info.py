@@ -1,23 +1,19 @@
-"""`elmore info`: describes a model, a trained task, an index, prepared text or the system."""
+"""`elmore info`: describes a model, a trained task, an index or prepared text."""
 
 from __future__ import annotations
 
 import contextlib
-import platform
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._version import __version__
 from elmore.base.io import sha256_stream
-from elmore.base.machine import available_threads
 from elmore.base.messages import shown
 from elmore.cli import options
 from elmore.cli.console import Console
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import FormatError
 
 if TYPE_CHECKING:
     from elmore.embedding.load import ModelPath
@@ -30,7 +26,6 @@ _EXAMPLES = """\
   elmore info options.json weights.hdf5 --json
   elmore info my-model --verify
   elmore info uses/
-  elmore info --system
 
 Layers include layer 0, without context. Parameters are without the softmax; a model without a
 softmax cannot predict words, which `score` needs. The precision is that of the stored weights.
@@ -53,23 +48,16 @@ def info(
     *,
     path: tuple[str, ...] = options.argument("[MODEL|FOLDER]", nargs=-1),
     offline: bool = options.offline,
-    system: bool = options.flag("Describe the machine and the versions of packages instead."),
     verify: bool = options.flag(
         "Read every weight and file: NaN, infinity and wrong checksums are errors."
     ),
     console: Console,
 ) -> None:
-    """Describe a model, a trained task, an index of uses, prepared text, or the machine.
+    """Describe a model, a trained task, an index of uses, or prepared text.
 
     MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default english.
     """
-    report: dict[str, Any] = {}
-    if path or not system:
-        report.update(_describe_any(options.model_path(path or ["english"]), verify))
-    elif verify:
-        raise ConfigError("--verify needs a model; name one or leave --verify out")
-    if system:
-        report["system"] = _system()
+    report = _describe_any(options.model_path(path or ["english"]), verify)
     console.result(report, "\n".join(_lines(report)))
 
 
@@ -271,26 +259,6 @@ def _files(source: Source) -> Iterator[dict[str, Any]]:
         # A link or FIFO next to the model is not part of it.
         with contextlib.suppress(FormatError), closing(source.open(name)) as stream:
             yield {"name": name, "bytes": source.size(name), "sha256": sha256_stream(stream)}
-
-
-def _system() -> dict[str, Any]:
-    from elmore.compute.native import native
-
-    def version(package: str) -> str | None:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(package)
-        return None
-
-    choice = native()
-    return {
-        "elmore": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "h5py", "safetensors")},
-        "platform": platform.platform(),
-        "processors": available_threads(),
-        "native": choice.module is not None,
-        "native_reason": choice.reason,
-    }
 
 
 def _lines(report: dict[str, Any], indent: str = "") -> Iterator[str]:

@@ -58,7 +58,7 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "Models and system": {
         "models": "list published models and delete downloads",
-        "info": "describe a model, a trained task, an index or the machine",
+        "info": "describe a model, a trained task, an index or prepared text",
         "convert": "convert a model into another format or precision",
         "serve": "HTTP service with a demo page",
         "analyze": "the paper's analyses: probes of layers, studies of tasks",
