@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import click
 import flair_stand_in
 import pytest
 from doc_blocks import Block, agrees, blocks_of, run_block
@@ -16,6 +17,7 @@ from small_models import DATA, make_options, write_pair
 from small_tasks import write_data
 
 from elmore import Elmo, __version__
+from elmore.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 # The reference is made of docstrings, whose examples other tests run.
@@ -120,6 +122,25 @@ def test_the_files_that_a_page_names_exist(page: Path) -> None:
     for name in named:
         places = [ROOT / name, ROOT / "src/elmore" / name, ROOT / "native" / name]
         assert any(path.exists() for path in places), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_flags_that_a_page_names_exist(page: Path) -> None:
+    """Also of commands that do not run here: in text, and in blocks for a shell."""
+    text = page.read_text(encoding="utf-8")
+    for line in re.findall(r"(?:^|`|\$ )elmore ([a-z-]+ [^`\n#|]*--[^`\n#|]*)", text, re.MULTILINE):
+        command: click.Command = cli
+        words = line.split()
+        for word in words:
+            if not isinstance(command, click.Group):
+                break
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, f"{page.name}: elmore {line}"
+            command = found
+        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+        for word in words[: words.index("--") if "--" in words else None]:
+            if word.startswith("--"):
+                assert word.partition("=")[0] in {*known, "--help"}, f"{page.name}: elmore {line}"
 
 
 @pytest.mark.parametrize(
