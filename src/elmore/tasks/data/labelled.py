@@ -428,11 +428,7 @@ def label_names(
     """What kind of labels there are ("label", "labels" or "number"), and their names in order.
 
     Numbers are a scale if some have a fraction or there are more than twenty; else they are names.
-
-    Args:
-        labels: of all examples.
-        separator: between several labels of one example.
-        kind: the user's choice; "auto" to decide by the labels.
+    A separator is between several labels of one example. The user may choose the kind.
     """
     numbers = {as_number(label) for label in labels}
     if kind == "auto":

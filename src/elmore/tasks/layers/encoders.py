@@ -130,12 +130,8 @@ class HighwayLstm(nn.Module):
     """One layer in one direction (Zhang et al. 2016; He et al. 2017).
 
     r = sigmoid(W_r x + U_r h' + b_r); output = r * o tanh(c) + (1 - r) * W_p x, and the gated
-    output is what the next step sees as h'. The input has six matrices, the state five.
-
-    Args:
-        input_dim: size of an input vector.
-        dim: units.
-        dropout: on h', one mask for all steps of a sequence.
+    output is what the next step sees as h'. The input has six matrices, the state five. Dropout
+    is on h', with one mask for all steps of a sequence.
     """
 
     def __init__(self, input_dim: int, dim: int, dropout: float) -> None:
@@ -240,13 +236,9 @@ class Crf(nn.Module):
 def masked_softmax(
     scores: Tensor, mask: Tensor, *, dim: int = -1, nothing: Tensor | None = None
 ) -> Tensor:
-    """A softmax over what is real; all zeros where nothing is.
+    """A softmax over what is real by a mask; all zeros where nothing is.
 
-    Args:
-        scores: any shape, which the weights have too.
-        mask: what is real, broadcastable to it.
-        dim: the axis to normalise.
-        nothing: score of attending to nothing, (), which takes its share of the weight.
+    `nothing` is the score of attending to nothing, (), which takes its share of the weight.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
     # amax refuses an empty axis; where all is masked, the maximum is -inf and must become finite.

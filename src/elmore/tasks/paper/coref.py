@@ -244,11 +244,8 @@ def cluster_scores(
 ) -> tuple[dict[str, float], list[Row]]:
     """Score clusters as CoNLL-2012 does, by MUC, B-cubed and CEAF-phi4.
 
-    Predicted clusters of one mention are dropped; gold ones are taken as they are given.
-
-    Args:
-        gold: the right clusters of each document, mentions as any values.
-        found: the predicted ones.
+    Clusters are those of each document; mentions may be any values. Predicted clusters of one
+    mention are dropped; gold ones are taken as they are given.
 
     Returns:
         `f1` (the mean of the three) and each measure's f1 in percent; one row per measure.
@@ -328,12 +325,9 @@ class _SpanRanker(Network):
         self.speaker = nn.Embedding(3, size)  # unknown, another, the same
 
     def forward(self, tokens: Tokens, speakers: Tensor, known: bool) -> Ranked:
-        """Score the antecedents of the spans that are kept.
+        """Score the antecedents of the spans of one document that are kept.
 
-        Args:
-            tokens: the sentences of one document.
-            speakers: of each token, (n_tokens,).
-            known: whether the document names speakers at all.
+        Each token has a speaker, (n_tokens,), if speakers are `known` at all.
 
         Returns:
             the kept spans; scores of no antecedent and of each, (kept, 1 + antecedents); numbers

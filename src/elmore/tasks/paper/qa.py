@@ -51,19 +51,12 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A text and its tokens with their places in it.
+    """A text and its tokens with their places in it."""
 
-    Attributes:
-        text: as it was written.
-        tokens: of all its sentences.
-        places: first character of each token and the one after its last.
-        sizes: tokens of each sentence.
-    """
-
-    text: str
-    tokens: tuple[str, ...]
-    places: tuple[tuple[int, int], ...]
-    sizes: tuple[int, ...]
+    text: str  # as it was written
+    tokens: tuple[str, ...]  # of all its sentences
+    places: tuple[tuple[int, int], ...]  # first character of each token, and the one after its last
+    sizes: tuple[int, ...]  # tokens of each sentence
 
     @property
     def sentences(self) -> list[tuple[str, ...]]:
