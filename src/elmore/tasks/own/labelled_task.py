@@ -26,6 +26,7 @@ from elmore.tasks.layers.encoders import (
     masked_mean,
 )
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.own.light import SCALE, WORD_GAIN
 from elmore.tasks.predictions import Example, Prediction
 from elmore.tasks.recipe import FEW
 from elmore.tasks.task import Task
@@ -284,11 +285,6 @@ def refuse_single(names: Sequence[str], what: str) -> None:
 
 # --------------------------------------------------------------------- the network
 
-# The biLM's numbers are small (their deviation is 0.2 to 0.35); this brings them to about 1.
-SCALE = 4.0
-# Scores of words start at 0 and learn at the rate of the other weights, which is slow for them.
-WORD_GAIN = 16.0
-
 
 class LightNetwork(Network):
     """The network of `tag` and `classify`, so small that `tasks/own/light.py` repeats it in numpy.
@@ -344,7 +340,7 @@ class LightNetwork(Network):
         """Read tokens, (batch, time, hidden), twice as wide by a biLSTM; zeros at padding."""
         x, _ = self.features(tokens)
         own, real = self.features.own_dim, tokens.mask[:, :, None]
-        x = torch.cat([x[:, :, :own], SCALE * x[:, :, own:]], dim=2)
+        x = torch.cat([x[:, :, :own], float(SCALE) * x[:, :, own:]], dim=2)
         if hasattr(self, "encoder"):
             x = torch.relu(self.project(self.input_dropout(x))) * real
             read: Tensor = self.encoder(x, tokens.lengths)
@@ -366,4 +362,4 @@ class LightNetwork(Network):
         known = (rows > 1) & (rows < len(self.word_scores))
         total = nn.functional.embedding(rows * known, self.word_scores, padding_idx=0).sum(1)
         # Divided by the root of the length, as the vector of a text has length 1 in TF-IDF.
-        return scores + WORD_GAIN * total / tokens.lengths[:, None].clamp(min=1).sqrt()
+        return scores + float(WORD_GAIN) * total / tokens.lengths[:, None].clamp(min=1).sqrt()

@@ -46,8 +46,9 @@ from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import Sentence, respell
 
 Array = NDArray[np.float32]
-# As in `LightNetwork`.
+# The biLM's numbers are small (their deviation is 0.2 to 0.35); this brings them to about 1.
 SCALE = np.float32(4.0)
+# Scores of words start at 0 and learn at the rate of the other weights, which is slow for them.
 WORD_GAIN = np.float32(16.0)
 _TABLE, _MIX = "features.words", "features.elmo.mixes.0"
 _LSTM = [f"encoder.layers.0.{direction}" for direction in ("forward", "backward")]
