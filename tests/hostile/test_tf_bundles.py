@@ -12,8 +12,7 @@ import pytest
 from small_models import DATA
 
 from elmore.embedding.load import read_checkpoint
-from elmore.formats.containers.crc32c import crc32c, masked_crc32c
-from elmore.formats.containers.tf_bundles import _entry, read_table
+from elmore.formats.containers.tf_bundles import _entry, crc32c, masked_crc32c, read_table
 
 from .attack import SECRET, check_reason, refused
 

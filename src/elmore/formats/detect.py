@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
-from elmore.errors import FormatError
+from elmore.errors import ConfigError, FormatError, ModelNotFound
+from elmore.formats.bilm_options import find_vocabulary
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, folder_source
-from elmore.formats.named_files import (
-    NAMED_SUFFIXES,
-    is_named_file,
-    open_named_file,
-    open_named_files,
-)
+from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, files_source, folder_source
 
 __all__ = [
     "FORMATS",
@@ -46,8 +43,13 @@ class Format(Protocol):
         """Read a model."""
 
 
+_PICKLES = (".th", ".pt", ".pth")
+# A model has more than one such file, and a user may name any of them.
+_NAMED_SUFFIXES = (*HDF5_SUFFIXES, *_PICKLES, ".json", ".index")
+_SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
+
 # A name with such a suffix is a path; names of models may contain dots too.
-SUFFIXES = (*NAMED_SUFFIXES, ".zip", ".tar", ".gz", ".tgz", ".safetensors", ".pkl")
+SUFFIXES = (*_NAMED_SUFFIXES, ".zip", ".tar", ".gz", ".tgz", ".safetensors", ".pkl")
 
 # Modules of this package, tried in this order: of HDF5 weights and a TensorFlow checkpoint in one
 # folder, HDF5 is read. Each is imported when those before it do not fit, so that the usual model
@@ -90,10 +92,10 @@ def detect(source: Source) -> Format:
 def open_path(model: ModelPath) -> Source | None:
     """Open the files of a model on this disk; None if a path does not exist."""
     if isinstance(model, tuple):
-        return open_named_files(model)
+        return _open_named_files(model)
     path = Path(model)
-    if is_named_file(path):
-        return open_named_file(path)
+    if _is_named_file(path):
+        return _open_named_file(path)
     # A dangling link is an error to report, not a name to look up.
     return open_source(path) if path.exists() or path.is_symlink() else None
 
@@ -120,3 +122,125 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     # By its first bytes: people rename archives. The second is an empty zip.
     is_zip = head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
     return (zip_source if is_zip else tar_source)(stream, str(path))
+
+
+# Models that a user names file by file ------------------------------------------------------------
+
+
+def _is_named_file(path: Path) -> bool:
+    """Whether a path is one of several files of a model, or the prefix of a checkpoint."""
+    if path.is_file() and path.suffix in _NAMED_SUFFIXES:
+        return True
+    return not path.is_dir() and _prefix(path) is not None
+
+
+def _open_named_files(files: tuple[str | Path, ...]) -> Source:
+    """Open (options, weights[, vocabulary[, softmax]]); weights may be a TensorFlow checkpoint."""
+    if not 2 <= len(files) <= 4:
+        raise ConfigError(
+            f"a model of {len(files)} files; pass (options, weights), (options, weights, "
+            "vocabulary) or (options, weights, vocabulary, softmax)"
+        )
+    options, weights, *more = (Path(file) for file in files)
+    # The order is easily mixed up.
+    if options.suffix in HDF5_SUFFIXES and weights.suffix == ".json":
+        raise ConfigError(
+            f"'{options}' comes first but is not an options file; pass (options, weights)"
+        )
+    named = {"options.json": options}
+    prefix = _prefix(weights)
+    named |= _shards(prefix) if prefix is not None else {"weights.hdf5": weights}
+    for path in more:
+        if path.suffix in HDF5_SUFFIXES:
+            named["softmax.hdf5"] = path
+        else:
+            named["vocab.txt.gz" if path.suffix == ".gz" else "vocab.txt"] = path
+    if len(named) < len(files):
+        raise ConfigError("two vocabularies or two softmax files; pass one of each")
+    return files_source({**_beside(weights, named, prefix), **named})
+
+
+def _open_named_file(path: Path) -> Source:
+    """Open a model of which one file was named; the others are in the same folder."""
+    prefix = _prefix(path)
+    if prefix is not None:
+        options = _options(path, [prefix.with_name("options.json"), _sibling_options(prefix)])
+        named = _shards(prefix) | ({} if options is None else {"options.json": options})
+        return files_source({**_beside(prefix, named, prefix), **named})
+    if path.suffix in _PICKLES:
+        config = path.with_name("config.json")
+        named = {"weights.th": path} | ({"config.json": config} if config.is_file() else {})
+        return files_source(named)
+    if path.suffix == ".json":
+        weights = path.with_name(path.name.replace("options", "weights")).with_suffix(".hdf5")
+        options = path
+    else:
+        weights = path
+        likely = path.with_name(path.name.replace("weights", "options")).with_suffix(".json")
+        options = _options(path, [likely, path.with_name("options.json")])
+    # Not guessed from other JSON files: with wrong options a model may load and give wrong
+    # vectors.
+    if options is None or not (options.is_file() and weights.is_file()):
+        raise ModelNotFound(
+            f"'{path}' is one of two files and the other is missing; pass (options, weights)"
+        )
+    named = {"options.json": options, "weights.hdf5": weights}
+    return files_source({**_beside(weights, named, None), **named})
+
+
+def _options(path: Path, likely: list[Path | None]) -> Path | None:
+    return next((p for p in likely if p is not None and p != path and p.is_file()), None)
+
+
+def _sibling_options(prefix: Path) -> Path | None:
+    """The only options file beside a checkpoint, such as `elmo_…_options.json`."""
+    found = [name for name in _names(prefix.parent) if name.endswith("options.json")]
+    return prefix.with_name(found[0]) if len(found) == 1 else None
+
+
+def _prefix(path: Path) -> Path | None:
+    """The prefix of a TensorFlow checkpoint, given by itself or by one of its files."""
+    # People name the index, a shard, or what TensorFlow's Saver takes: the prefix of both.
+    name = _SHARD.sub("", path.name)
+    prefix = path.with_name(name.removesuffix(".index")) if name else path
+    return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None
+
+
+def _shards(prefix: Path) -> dict[str, Path]:
+    return {
+        name: prefix.with_name(name)
+        for name in _names(prefix.parent)
+        if name == f"{prefix.name}.index"
+        or (name.startswith(prefix.name) and _SHARD.fullmatch(name[len(prefix.name) :]))
+    }
+
+
+def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[str, Path]:
+    """Find the softmax and the vocabulary in the folder of weights that clearly belong to them.
+
+    A softmax belongs to weights of the same name (`x_softmax.hdf5`, `x_weights.hdf5`), or to
+    weights that are alone with it in their folder. Links are ignored: they may lead anywhere.
+    """
+    names = [name for name in _names(weights.parent) if not weights.with_name(name).is_symlink()]
+    found: dict[str, Path] = {}
+    arrays = [name for name in names if name.endswith(HDF5_SUFFIXES)]
+    outputs = [name for name in arrays if "softmax" in name]
+    if prefix is None and "softmax.hdf5" not in named:
+        twin = weights.name.replace("weights", "softmax")
+        alone = len(outputs) == 1 and len(arrays) == 2
+        if twin in outputs or alone:
+            found["softmax.hdf5"] = weights.with_name(twin if twin in outputs else outputs[0])
+    vocabulary = find_vocabulary(tuple(names))
+    if vocabulary is not None and not {"vocab.txt", "vocab.txt.gz"} & named.keys():
+        usual = "vocab.txt.gz" if vocabulary.endswith(".gz") else "vocab.txt"
+        found[usual] = weights.with_name(vocabulary)
+    if not ({"vocab.txt", "vocab.txt.gz"} & (found.keys() | named.keys())):
+        found.pop("softmax.hdf5", None)  # of no use without its words
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
