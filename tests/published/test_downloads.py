@@ -55,10 +55,8 @@ def names(folder: Path) -> list[str]:
 def test_a_file_arrives_whole(server: Server, tmp_path: Path) -> None:
     progress = Counter()
     target = tmp_path / "x.bin"
-    fetched = download([server.url("/x.bin")], target, reporting=progress)
+    download([server.url("/x.bin")], target, reporting=progress)
     assert target.read_bytes() == DATA
-    assert (fetched.sha256, fetched.size) == (SUM.removeprefix("sha256:"), len(DATA))
-    assert fetched.address == server.url("/x.bin")
     assert (progress.seen, progress.count, progress.closed) == (
         [("x.bin", len(DATA))],
         len(DATA),
@@ -179,8 +177,8 @@ def test_404_is_final_and_names_the_address(server: Server, tmp_path: Path) -> N
 def test_the_next_mirror(server: Server, tmp_path: Path) -> None:
     addresses = [server.url("/none"), server.url("/x.bin")]
     checksum = "sha1:" + hashlib.sha1(DATA).hexdigest()
-    fetched = download(addresses, tmp_path / "x.bin", checksum=checksum)
-    assert fetched.address == addresses[1]
+    download(addresses, tmp_path / "x.bin", checksum=checksum)
+    assert (tmp_path / "x.bin").read_bytes() == DATA
     with pytest.raises(ElmoreError, match=r"none of 2 addresses gave 'y'.*404.*404"):
         download([server.url("/a"), server.url("/b")], tmp_path / "y")
 
@@ -211,8 +209,7 @@ def test_a_wrong_sum(server: Server, tmp_path: Path, checksum: str) -> None:
 def test_a_mirror_with_another_file_is_passed_over(server: Server, tmp_path: Path) -> None:
     server.files["/other"] = b"other"
     addresses = [server.url("/other"), server.url("/x.bin")]
-    fetched = download(addresses, tmp_path / "x.bin", checksum=SUM)
-    assert fetched.address == addresses[1]
+    download(addresses, tmp_path / "x.bin", checksum=SUM)
     assert (tmp_path / "x.bin").read_bytes() == DATA
 
 

@@ -345,6 +345,11 @@ def read_bilm(
     notes = dict(notes or {})
     vocabulary = read_vocabulary(source)
     if softmax is not None and vocabulary is None:
+        if softmax is not arrays:  # a file of its own
+            raise FormatError(
+                f"'{softmax.what}' is a softmax but there is no vocabulary; put vocab.txt into the "
+                "folder or pass (options, weights, vocabulary, softmax)"
+            )
         notes["softmax"] = "left out: there is no vocabulary with it"
         softmax = None
     if languages := read_languages(source):

@@ -17,7 +17,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from elmore.base.messages import SILENT, Progress, shown
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["Fetched", "Reporting", "WrongChecksum", "digest", "download", "is_address"]
+__all__ = ["Reporting", "WrongChecksum", "digest", "download", "is_address"]
 
 # Makes a progress report for a file, given its name and its size, if known.
 Reporting = Callable[[str, int | None], Progress]
@@ -45,15 +44,6 @@ _MAGIC = {
     ".zip": (b"PK\x03\x04", b"PK\x05\x06"),
     ".gz": (b"\x1f\x8b",),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A downloaded file: its SHA-256, its size, and where it came from."""
-
-    sha256: str
-    size: int
-    address: str
 
 
 class WrongChecksum(ElmoreError):
@@ -87,7 +77,7 @@ def download(
     *,
     checksum: str | None = None,
     reporting: Reporting = lambda name, size: SILENT,
-) -> Fetched:
+) -> None:
     """Download a file from the first address that has it.
 
     Args:
@@ -111,10 +101,9 @@ def download(
             problems.append(error)
             _LOGGER.info("%s", error)
             continue
-        fetched = Fetched(digest(part), part.stat().st_size, address)
         finish_file(part, target)
         _version(part).unlink(missing_ok=True)
-        return fetched
+        return
     kind = WrongChecksum if any(isinstance(p, WrongChecksum) for p in problems) else ElmoreError
     if len(problems) == 1:
         raise kind(str(problems[0]))
@@ -298,10 +287,8 @@ class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
 
 def _check_address(address: str, *, local: bool = True) -> None:
     """Refuse addresses that others could tamper with; plain http only inside this machine."""
-    parts = urllib.parse.urlsplit(address)
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if parts.scheme == "http" and local and _is_local(address):
+    is_https = address.startswith("https://") and urllib.parse.urlsplit(address).hostname
+    if is_https or (local and address.startswith("http://") and _is_local(address)):
         return
     raise _NotThere(f"'{shown(address, 120)}' is not an https address, and only https is allowed")
 

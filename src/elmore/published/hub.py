@@ -8,7 +8,6 @@ notice a host that changes them later.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import logging
@@ -37,7 +36,7 @@ from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
 from elmore.published.catalog import Published, PublishedFile, find_file
-from elmore.published.downloads import Fetched, Reporting, WrongChecksum, digest, download
+from elmore.published.downloads import Reporting, WrongChecksum, digest, download
 
 __all__ = [
     "fetch_address",
@@ -216,7 +215,7 @@ class _Shelf:
                 self._fetch(file, path, reporting)
             elif file.name not in self._sums():  # put there by hand, or before a crash
                 self._check(file, path)
-                self._record(file.name, Fetched(digest(path), path.stat().st_size, ""))
+                self._record(file.name, path)
         return path
 
     @contextlib.contextmanager
@@ -236,7 +235,7 @@ class _Shelf:
         expected = file.checksum or (known and f"sha256:{known}")
         _LOGGER.info("downloading %s", file.addresses[0])
         try:
-            fetched = download(file.addresses, path, checksum=expected, reporting=reporting)
+            download(file.addresses, path, checksum=expected, reporting=reporting)
         except WrongChecksum as error:
             if file.checksum:
                 raise
@@ -244,7 +243,7 @@ class _Shelf:
                 f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
                 "delete that file to trust the new one"
             ) from None
-        self._record(file.name, fetched)
+        self._record(file.name, path)
 
     def _check(self, file: PublishedFile, path: Path) -> None:
         """Compare a file with the first checksum seen, or with that of the catalogue."""
@@ -260,20 +259,10 @@ class _Shelf:
             )
 
     def _sums(self) -> dict[str, str]:
-        if not self._sums_path.is_file():
-            return {}
-        files = read_json(self._sums_path).get("files")
-        # People may edit the file; what cannot be read counts as not seen.
-        found = files if isinstance(files, dict) else {}
-        return {
-            name: str(entry["sha256"])
-            for name, entry in found.items()
-            if isinstance(entry, dict) and "sha256" in entry
-        }
+        return read_json(self._sums_path) if self._sums_path.is_file() else {}
 
-    def _record(self, name: str, fetched: Fetched) -> None:
-        found = read_json(self._sums_path) if self._sums_path.is_file() else {"files": {}}
-        found["files"][name] = dataclasses.asdict(fetched)
+    def _record(self, name: str, path: Path) -> None:
+        found = {**self._sums(), name: digest(path)}
         with atomic_file(self._sums_path, overwrite=True) as stream:
             stream.write((json.dumps(found, indent=2) + "\n").encode())
 
