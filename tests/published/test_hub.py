@@ -91,6 +91,10 @@ def test_a_file_that_changed_here_is_noticed(server: Server) -> None:
 
 def test_the_first_sum_seen_outlives_the_files(server: Server) -> None:
     model = published(server)
+    options, weights = model.files
+    addresses = (*weights.addresses, server.url("/none"))  # of several, too
+    weights = dataclasses.replace(weights, addresses=addresses)
+    model = dataclasses.replace(model, files=(options, weights))
     hub.fetch_model(model)
     assert hub.prune([model]) == [hub.home() / "models" / "tiny"]
     assert not hub.is_downloaded(model)
@@ -127,18 +131,6 @@ def test_files_that_were_put_there_by_hand(server: Server, algorithm: str) -> No
     (folder / "weights.hdf5").write_bytes(server.files["/weights.hdf5"])
     assert hub.fetch_model(model)["options.json"].read_bytes() == b"{}"
     assert server.requests == []
-
-
-def test_the_hint_about_the_first_checksum_with_two_addresses(server: Server) -> None:
-    model = published(server)
-    addresses = (server.url("/weights.hdf5"), server.url("/none"))
-    file = dataclasses.replace(model.files[1], addresses=addresses)
-    model = dataclasses.replace(model, files=(file,))
-    hub.fetch_model(model)
-    hub.prune([model])
-    server.files["/weights.hdf5"] += b"x"
-    with pytest.raises(ElmoreError, match=r"first checksum seen is in .*tiny\.json', delete"):
-        hub.fetch_model(model)
 
 
 @pytest.mark.parametrize("name", ["ELMORE_OFFLINE", "HF_HUB_OFFLINE"])
@@ -266,26 +258,19 @@ def test_the_address_of_a_published_file_is_that_model(
     assert path == hub.home() / "models" / "tiny" / "options.json"
 
 
-def test_prune_of_leftovers(server: Server) -> None:
+def test_prune(server: Server) -> None:
     model = published(server)
     hub.fetch_model(model)
-    left = hub.home() / "models" / "tiny" / "x.download"
+    server.files["/x.bin"] = b"other"
+    other = hub.fetch_address(server.url("/x.bin"))
+    left = other.with_name("y.download")
     left.write_bytes(b"part")
     assert hub.prune([], dry_run=True) == [left]
     assert left.exists()
     assert hub.prune([]) == [left]
     assert not left.exists()
-    assert hub.is_downloaded(model)
-
-
-def test_prune_of_everything(server: Server) -> None:
-    hub.fetch_model(published(server))
-    server.files["/x.bin"] = b"other"
-    other = hub.fetch_address(server.url("/x.bin"))
-    left = other.with_name("y.download")
-    left.write_bytes(b"part")
-    assert hub.prune([]) == [left]
     assert other.is_file()
+    assert hub.is_downloaded(model)
     assert hub.prune(None) == [hub.home() / "models" / "tiny", other.parent]
     assert not other.exists()
 

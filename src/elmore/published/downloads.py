@@ -11,7 +11,6 @@ import http.client
 import ipaddress
 import logging
 import re
-import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore._version import __version__
-from elmore.base.atomic import finish_file, free_bytes, write_error
+from elmore.base.atomic import finish_file, write_error
 from elmore.base.messages import SILENT, Progress, shown
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS
@@ -163,10 +162,7 @@ def _attempt(address: str, part: Path, reporting: Reporting) -> None:
         error.close()
         _refused(error, address, part, arrived)
     except urllib.error.URLError as error:  # no connection was made: hardly worth another attempt
-        problem = _reason(error.reason)
-        if isinstance(error.reason, ssl.SSLCertVerificationError):
-            problem = "its certificate is not valid"
-        raise _NotThere(f"{shown(address, 130)}: {shown(problem, 100)}") from None
+        raise _NotThere(f"{shown(address, 130)}: {shown(_reason(error.reason), 100)}") from None
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, ElmoreError):
             raise
@@ -197,7 +193,7 @@ def _receive(response: Any, part: Path, arrived: int, reporting: Reporting) -> N
     length = headers.get("Content-Length", "")
     total = size + int(length) if length.isdigit() else None
     name = part.name.removesuffix(".download")
-    _check_space(name, part.parent, total, size)
+    _check_size(name, total or 0)
     progress = reporting(name, total)
     progress.update(size)
     try:
@@ -210,7 +206,7 @@ def _receive(response: Any, part: Path, arrived: int, reporting: Reporting) -> N
             # read() would lose the bytes before a timeout.
             while block := _block(response):
                 size += len(block)
-                _check_space(name, part.parent, size, size)
+                _check_size(name, size)
                 stream.write(block)
                 stream.flush()  # so that it survives if we are killed
                 progress.update(len(block))
@@ -230,20 +226,12 @@ def _block(response: Any) -> bytes:
     return data
 
 
-def _check_space(name: str, folder: Path, total: int | None, arrived: int) -> None:
+def _check_size(name: str, size: int) -> None:
     """Refuse a file that is too large before it comes, not after gigabytes of it."""
-    if total is not None and total > LIMITS.model_bytes:
+    if size > LIMITS.model_bytes:
         raise FormatError(
-            f"'{shown(name, 60)}' has {total} bytes or more, allowed are {LIMITS.model_bytes}; is "
+            f"'{shown(name, 60)}' has {size} bytes or more, allowed are {LIMITS.model_bytes}; is "
             "it the right address?"
-        )
-    if total is None or total == arrived:
-        return
-    free = free_bytes(folder)
-    if free is not None and total - arrived > free:
-        raise ElmoreError(
-            f"'{shown(name, 60)}' needs {total - arrived} bytes, but only {free} are free in "
-            f"'{shown(folder, 100)}'; free some space, or set ELMORE_HOME to another disk"
         )
 
 
