@@ -90,23 +90,6 @@ def test_colours_in_a_terminal(cli, model, monkeypatch, variables, colored):
         assert len(shades) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["One of each ."], 1, "no word occurs twice"),
-        ([*TWO, "--word", "river"], 1, "'river' is in none of the sentences"),
-        ([""], 1, "there is no sentence"),
-        ([*TWO, "--top", "-1"], 2, "range"),
-        ([*TWO, "--layers", "7"], 2, "layers=7"),
-        ([*TWO, "--layers", "1,2"], 2, "one number for each"),
-    ],
-)
-def test_what_is_refused(cli, model, arguments, code, message):
-    result = cli("explore", *arguments, "--model", model)
-    assert (result.code, result.out) == (code, "")
-    assert message in result.err
-
-
 def test_what_does_not_print_is_shown_escaped(cli, model):
     result = cli("explore", "a\x1b[31m bank .", "bank \x07 b", "--model", model)
     assert result.code == 0

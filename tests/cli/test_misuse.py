@@ -7,8 +7,8 @@ from pathlib import Path
 import h5py
 import pytest
 
-# {m} the model, {t} a text, {d} an empty folder, {v} a vocabulary. Code, arguments, part of the
-# message.
+# {m} the model, {l} one with a softmax, {t} a text, {d} an empty folder, {v} a vocabulary, {e} an
+# empty file. Code, arguments, part of the message.
 CASES = [
     (2, "embd", "did you mean embed?"),
     (2, "--vresion", "did you mean --version?"),
@@ -80,17 +80,43 @@ CASES = [
     (2, "words --words {v}", "missing option '-o'"),
     (1, "words --model {m} --words {d}/none.txt -o {d}/x.vec", "does not exist"),
     (1, "words --model {m} --words {e} -o {d}/x.vec", "is empty"),
+    (2, "embed {t} --model {m} --tokenizer moses", "'moses' is not one of"),
+    (2, "embed {t} --model {m} --tokenizer no_such:split", "cannot import no_such"),
+    (2, "embed {t} --model {m} --tokenizer shlex:cut", "shlex has no function cut"),
+    (2, "score {t} --model {m}", "this model has no softmax"),
+    (2, "score {t} --model {m} --next -f tsv", "this model has no softmax"),
+    (2, "score {t} --model {m} --total", "this model has no softmax"),
+    (2, "score {t} --model {l} --top 3", "--top lists words"),
+    (2, "score {t} --model {l} --next --top 0", "range"),
+    (2, "score {t} --model {l} --next --previous", "exclude each other"),
+    (2, "score {t} --model {l} --next --per-token", "exclude each other"),
+    (2, "score {t} --model {l} --position 1", "--position is for --substitutes"),
+    (2, "score {t} --model {l} --substitutes --position -1", "range"),
+    (2, "score {t} --model {l} -f npz", "is not one of"),
+    (2, "score {t} --model {l} --json", "--json is for --total"),
+    (1, "score {d}/none.txt --model {l}", "does not exist"),
+    (1, "score {e} --model {l} --total", "empty.txt: there is no sentence"),
+    (1, "score --model {l} --total", "stdin: there is no sentence"),
+    (1, "score {t} {d}/none.txt.gz --model {l} --total", "does not exist"),
+    (1, "explore {v} --model {m}", "no word occurs twice"),
+    (1, "explore {t} --model {m} --word river", "'river' is in none of the sentences"),
+    (1, "explore {e} --model {m}", "there is no sentence"),
+    (2, "explore {t} --model {m} --top -1", "range"),
+    (2, "explore {t} --model {m} --word It --layers 7", "layers=7"),
+    (2, "explore {t} --model {m} --word It --layers 1,2", "one number for each"),
+    (2, "fine-tune -o {d}/x", "name the text"),
+    (2, "fine-tune --model english -o {d}/x", "name the text"),
 ]
 
 
 @pytest.mark.parametrize(("code", "line", "part"), CASES)
-def test_misuse(cli, tiny_folder: Path, text, tmp_path, code, line, part):
+def test_misuse(cli, tiny_folder: Path, lm_model: Path, text, tmp_path, code, line, part):
     empty, folder, words = tmp_path / "empty.txt", tmp_path / "folder", tmp_path / "vocab.txt"
     empty.touch()
     folder.mkdir()
     words.write_text("It\n")
     before = {path: path.read_bytes() for path in (empty, text, words)}
-    names = {"m": tiny_folder, "t": text, "d": folder, "v": words, "e": empty}
+    names = {"m": tiny_folder, "l": lm_model, "t": text, "d": folder, "v": words, "e": empty}
     result = cli(*(word.format(**names) for word in line.split()))
     assert result.code == code
     assert result.out == ""

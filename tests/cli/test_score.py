@@ -107,26 +107,6 @@ def test_inputs(cli, lm_model, tmp_path):
     assert cli("score", "--model", lm_model).out == ""
 
 
-def test_errors(cli, lm_model, tiny_folder, tmp_path):
-    for code, message, arguments in [
-        (2, "this model has no softmax", ["--model", tiny_folder]),
-        (2, "this model has no softmax", ["--model", tiny_folder, "--next", "-f", "tsv"]),
-        (2, "--top lists words", ["--model", lm_model, "--top", 3]),
-        (2, "range", ["--model", lm_model, "--next", "--top", 0]),
-        (2, "not a valid integer", ["--model", lm_model, "--next", "--top", "many"]),
-        (2, "exclude each other", ["--model", lm_model, "--next", "--previous"]),
-        (2, "exclude each other", ["--model", lm_model, "--next", "--per-token"]),
-        (2, "--position is for --substitutes", ["--model", lm_model, "--position", 1]),
-        (2, "range", ["--model", lm_model, "--substitutes", "--position", -1]),
-        (2, "is not one of", ["--model", lm_model, "-f", "npz"]),
-        (1, "does not exist", ["--model", lm_model, tmp_path / "none.txt"]),
-    ]:
-        result = cli("score", *arguments, stdin=TEXT)
-        assert (result.code, result.out) == (code, ""), arguments
-        assert message in result.err
-        assert result.err.count("\n") == 1
-
-
 def test_text_after_two_dashes_is_text(cli, lm_model):
     found = cli("score", "--model", lm_model, "--", "-5 degrees")
     assert found.records()[0]["tokens"] == ["-5", "degrees"]

@@ -40,16 +40,36 @@ def test_the_defaults_are_safe(cli, served):
     assert (served[0].token, served[0].origins) == (None, ())
 
 
-def test_every_flag(cli, served, tiny_folder, tmp_path):
+FLAGS = {
+    "port": "0",
+    "name": "mine",
+    "cors": "https://a.org https://b.org",
+    "max-wait-ms": "5",
+    "max-body-bytes": "10",
+    "max-tokens": "11",
+    "max-sentences": "12",
+    "max-requests": "13",
+    "max-queue-tokens": "14",
+    "allowed-host": "elmo.example",
+    "max-pending-bytes": "17",
+    "max-stall-seconds": "18",
+    "batch-tokens": "15",
+}
+SWITCHES = ("no-page", "no-metrics", "access-log", "quiet")
+
+
+@pytest.mark.parametrize("variables", [False, True])
+def test_every_flag(cli, served, tiny_folder, tmp_path, monkeypatch, variables):
     token = tmp_path / "token"
     token.write_text("  abc \n")
-    flags = (
-        f"--port 0 --name mine --token-file {token} --cors https://a.org --cors https://b.org "
-        "--max-wait-ms 5 --max-body-bytes 10 --max-tokens 11 --max-sentences 12 --max-requests 13 "
-        "--max-queue-tokens 14 --max-pending-bytes 17 --max-stall-seconds 18 "
-        "--allowed-host elmo.example --batch-tokens 15 --no-page --no-metrics --access-log --quiet"
-    ).split()
-    result = cli("serve", "--model", tiny_folder, *flags)
+    flags = {**FLAGS, "model": str(tiny_folder), "token-file": str(token)}
+    line = [part for name in flags for word in flags[name].split() for part in (f"--{name}", word)]
+    line += [f"--{name}" for name in SWITCHES]
+    if variables:
+        for name, value in {**flags, **dict.fromkeys(SWITCHES, "yes"), "verbose": "0"}.items():
+            monkeypatch.setenv(f"ELMORE_SERVE_{name.replace('-', '_').upper()}", value)
+        line = []
+    result = cli("serve", *line)
     assert (result.code, result.err) == (0, "")
     assert served == [
         Settings(
@@ -99,57 +119,6 @@ def test_a_token_from_the_environment(cli, served, tiny_folder, monkeypatch):
     monkeypatch.setenv("ELMORE_SERVE_TOKEN", "xyz")
     assert cli("serve", "--model", tiny_folder, "--port", "0").code == 0
     assert served[0].token == "xyz"
-
-
-def test_every_flag_from_the_environment(cli, served, tiny_folder, tmp_path, monkeypatch):
-    token = tmp_path / "token"
-    token.write_text("abc")
-    for line in (
-        f"MODEL={tiny_folder}",
-        "PORT=0",
-        "NAME=mine",
-        f"TOKEN_FILE={token}",
-        "CORS=https://a.org https://b.org",
-        "MAX_WAIT_MS=5",
-        "MAX_BODY_BYTES=10",
-        "MAX_TOKENS=11",
-        "MAX_SENTENCES=12",
-        "MAX_REQUESTS=13",
-        "MAX_QUEUE_TOKENS=14",
-        "ALLOWED_HOST=elmo.example",
-        "MAX_PENDING_BYTES=17",
-        "MAX_STALL_SECONDS=18",
-        "BATCH_TOKENS=15",
-        "NO_PAGE=1",
-        "NO_METRICS=true",
-        "ACCESS_LOG=yes",
-        "QUIET=1",
-        "VERBOSE=0",
-    ):
-        name, _, value = line.partition("=")
-        monkeypatch.setenv(f"ELMORE_SERVE_{name}", value)
-    result = cli("serve")
-    assert (result.code, result.err) == (0, "")
-    assert served == [
-        Settings(
-            name="mine",
-            token="abc",
-            origins=("https://a.org", "https://b.org"),
-            max_wait=0.005,
-            body_bytes=10,
-            tokens=11,
-            sentences=12,
-            queue_requests=13,
-            queue_tokens=14,
-            hosts=(*Settings.hosts, "elmo.example"),
-            pending_bytes=17,
-            stall_seconds=18,
-            batch_tokens=15,
-            page=False,
-            metrics=False,
-            access_log=True,
-        )
-    ]
 
 
 def test_flags_win_over_the_environment(cli, served, tiny_folder, monkeypatch):

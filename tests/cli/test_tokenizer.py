@@ -55,31 +55,6 @@ def test_convert_stores_it(cli, tmp_path: Path):
     assert "'shlex:split' is not one of" in result.err
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("moses", "'moses' is not one of"),
-        ("no_such:split", "cannot import no_such"),
-        ("shlex:cut", "shlex has no function cut"),
-    ],
-)
-def test_mistakes(cli, tiny_folder: Path, name: str, message: str):
-    result = cli("embed", "--model", tiny_folder, "--tokenizer", name, stdin=b"It fell .\n")
-    assert result.code == 2
-    assert message in result.err
-
-
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *("embed", "score", "words", "explore", "analyze neighbors", "serve"),
-        *("prepare", "fine-tune", "train", "predict", "find", "senses"),
-    ],
-)
-def test_every_verb_that_reads_text_has_it(cli, verb: str):
-    assert "--tokenizer NAME" in cli(*verb.split(), "--help").out
-
-
 def test_what_was_assumed_is_in_info(cli, tmp_path: Path):
     pair = write_pair(tmp_path, make_options())
     report = json.loads(cli("info", *pair, "--json").out)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import lzma
 from pathlib import Path
 
 import pytest
@@ -73,33 +70,6 @@ def test_several_files_and_their_total(cli, lm_model, lines, tmp_path):
     assert [file["file"] for file in report["files"]] == [str(lines)]
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
-def test_packed_files(cli, lm_model, lines, tmp_path, suffix, pack):
-    packed = tmp_path / f"lines.txt{suffix}"
-    packed.write_bytes(pack.compress(lines.read_bytes()))
-    ours, plain = (
-        json.loads(cli("score", "--total", "--model", lm_model, f, "--json").out)
-        for f in (packed, lines)
-    )
-    assert ours["total"] == plain["total"]
-    packed.write_bytes(pack.compress(lines.read_bytes() * 100)[:-6])
-    result = cli("score", "--total", "--model", lm_model, packed)
-    assert (result.code, result.out) == (1, "")
-    assert f"{packed}: the compressed data is damaged" in result.err
-    assert result.err.count("\n") == 1
-    packed.write_bytes(lines.read_bytes())  # the first bytes tell, not the name
-    assert (
-        json.loads(cli("score", "--total", "--model", lm_model, packed, "--json").out)["total"]
-        == plain["total"]
-    )
-    packed.write_bytes(pack.compress(b"It fell .\nIt \xff fell .\n"))
-    assert f"{packed}:2: invalid UTF-8" in cli("score", "--total", "--model", lm_model, packed).err
-    result = cli("score", "--total", "--model", lm_model, packed, "--errors", "skip")
-    assert result.err == "read 1 sentence: 1 line with invalid UTF-8 skipped\n"
-    result = cli("score", "--total", "--model", lm_model, packed, "--errors", "replace")
-    assert result.err.endswith("\nread 2 sentences: 1 line with invalid UTF-8 replaced\n")
-
-
 def test_ways_to_read(cli, lm_model):
     text = b"It fell.\nIt said no. It fell."
     counts = {
@@ -129,26 +99,6 @@ def test_settings_reach_the_model(cli, lm_model):
     )
     assert warm["start"] == "warm"
     assert warm["total"]["mean"] != pytest.approx(base, rel=1e-6)
-
-
-def test_errors(cli, lm_model, lines, tiny_folder, tmp_path):
-    blank = tmp_path / "blank.txt"
-    blank.write_text("\n\n", encoding="utf-8")
-    for code, message, arguments in [
-        (2, "this model has no softmax", ["--model", tiny_folder, lines]),
-        (1, f"{blank}: there is no sentence", ["--model", lm_model, blank]),
-        (1, "stdin: there is no sentence", ["--model", lm_model]),
-        (1, "does not exist", ["--model", lm_model, tmp_path / "none.txt"]),
-        (1, "does not exist", ["--model", lm_model, lines, tmp_path / "none.txt.gz"]),
-        (1, "stdin: there is no sentence", []),
-        (2, "exclude each other", ["--model", lm_model, lines, "--tokenized", "--split-sentences"]),
-        (2, "range", ["--model", lm_model, lines, "--limit", 0]),
-    ]:
-        result = cli("score", "--total", *arguments)
-        assert (result.code, result.out) == (code, ""), arguments
-        assert message in result.err
-        assert result.err.startswith("elmore: error: ")
-        assert result.err.count("\n") == 1
 
 
 def test_many_unknown_words_are_warned_about(cli, lm_model: Path) -> None:

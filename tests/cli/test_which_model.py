@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore.published.catalog import INCLUDED, bundled_model
+from elmore.published.catalog import bundled_model
 
 
 @pytest.fixture
@@ -63,18 +63,3 @@ def test_a_path_wins_over_a_name(cli, lines, tmp_path):
     refused = cli("info", "english")
     assert refused.code == 1
     assert "not the published model" in refused.err
-
-
-def test_fine_tune_still_asks_for_text(cli, tmp_path):
-    for words in ([], ["--model", "english"]):
-        result = cli("fine-tune", *words, "-o", tmp_path / "run")
-        assert result.code == 2
-        assert "name the text" in result.err
-
-
-def test_words_of_the_english_model(cli, lines, tmp_path):
-    words = tmp_path / "words.vec"
-    (tmp_path / "vocab.txt").write_text("It\nfell\n")
-    assert cli("words", "--words", "vocab.txt", "-o", words).code == 0
-    half = INCLUDED["english"].dim // 2  # without context both directions read the same vector
-    assert words.read_text().startswith(f"2 {half}\n")
