@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,18 @@ def small_data(folder: Path, count: int = 60, seed: int = 0, **options: Any) -> 
     return prepare([text], folder / "data", tokenized=True, workers=1, **settings)
 
 
+def stop_at(step: int) -> Callable[[dict[str, Any]], None]:
+    """A `progress` function that stops a run after a step."""
+
+    def ask(line: dict[str, Any]) -> None:
+        if line["step"] == step and "loss" in line:
+            signal.raise_signal(signal.SIGTERM)
+
+    return ask
+
+
 def digest(run: Path) -> str:
-    """SHA-256 of the last state: weights, optimiser, carried LSTM state; and of the model."""
+    """SHA-256 of the last state, the carried LSTM state included, and of the model."""
     [*_, last] = sorted((run / "resume").glob("step-*"))
     whole = hashlib.sha256((last / "state.safetensors").read_bytes())
     whole.update((run / "checkpoint/model.safetensors").read_bytes())

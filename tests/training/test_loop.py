@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_training import small_data, small_recipe
+from small_training import small_data, small_recipe, stop_at
 
 from elmore.errors import ElmoreError
 from elmore.training.bilm import trainer as trainer_module
@@ -252,8 +252,8 @@ sys.exit(main(["pretrain", data, "-o", out, *flags]))
 
 def test_a_full_disk_is_a_clear_error_and_the_last_save_stays(tmp_path: Path) -> None:
     data, out = small_data(tmp_path), tmp_path / "run"
-    first = small_recipe(schedule__tokens=100)
-    pretrain(data, out, recipe=first, threads=1)
+    with pytest.raises(Stopped):
+        pretrain(data, out, recipe=small_recipe(), threads=1, progress=stop_at(3))
     [*_, last] = sorted((out / "resume").iterdir())
     size = (last / "state.safetensors").stat().st_size
     model = (out / "checkpoint/model.safetensors").read_bytes()

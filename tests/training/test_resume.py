@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_training import digest, small_data, small_recipe
@@ -211,8 +212,37 @@ def test_a_finished_run_is_left_alone(data: Prepared, whole: Callable[[str], Pat
     pretrain(data, out, recipe=recipe_of("sentences"), threads=1, seed=3, resume=True)
     assert {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")} == before
     assert lines(out) == log
-    # One state is enough to extend it.
-    assert len(list((out / "resume").iterdir())) == 1
+
+
+def test_a_finished_run_keeps_its_weights_once_and_can_be_trained_longer(
+    data: Prepared, tmp_path: Path
+) -> None:
+    longer = {"schedule.tokens": 1400, "optimizer.lr": 1e-12, "schedule.warmup_tokens": 0}
+    for name in ("sentences", "long windows", "words, tied, two batches a step"):
+        out = tmp_path / name
+        pretrain(data, out, recipe=recipe_of(name), threads=1, seed=3)
+        # What resuming alone needs is several times as large as the model.
+        [state] = (out / "resume").iterdir()
+        model = (out / "checkpoint/model.safetensors").stat().st_size
+        assert (state / "state.safetensors").stat().st_size < model / 4
+        before, log = Run(out).elmo(best=False).checkpoint, lines(out)
+        recipe = recipe_of(name).changed({k: str(v) for k, v in longer.items()})
+        after = pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True)
+        assert lines(out)[: len(log)] == log
+        assert lines(out)[-1]["tokens"] >= 1400
+        new = dict(after.elmo(best=False).checkpoint.checked_weights())
+        for key, weight in before.checked_weights():
+            np.testing.assert_allclose(np.array(new[key]), np.array(weight), atol=1e-6)
+
+
+def test_a_run_that_patience_ended_can_resume_to_the_bit(data: Prepared, tmp_path: Path) -> None:
+    patient = recipe_of("sentences").changed({"optimizer.lr": "0.3", "run.evaluate_tokens": "50"})
+    hasty = patient.changed({"run.patience": "1"})
+    pretrain(data, tmp_path / "whole", recipe=patient, threads=1, seed=3)
+    pretrain(data, tmp_path / "parts", recipe=hasty, threads=1, seed=3)
+    assert lines(tmp_path / "parts") != lines(tmp_path / "whole")
+    pretrain(data, tmp_path / "parts", recipe=patient, threads=1, seed=3, resume=True)
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
 
 
 # One process that imports torch once and forks a training for every kill: each child dies by

@@ -4,7 +4,7 @@ recipe.json    what is trained, on which data, with which seed
 log.jsonl      one line for every few steps and for every evaluation on held-out text
 checkpoint/    the newest model, an elmore folder
 best/          the model that did best on the held-out text
-resume/        the two newest states to resume from
+resume/        the two newest states to resume from; of a finished run only its counters
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Run:
             stream.write("".join(f"{json.dumps(line)}\n" for line in kept).encode())
 
     def keep_newest_state(self) -> None:
-        """Drop all states but the newest of a finished run: that one is enough to extend it."""
+        """Drop all states but the newest."""
         for old in _states(self.resume_path)[:-1]:
             shutil.rmtree(old, ignore_errors=True)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from elmore.compute.workers import Workers
 from elmore.config import BiLmConfig, weight_shapes
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
@@ -221,13 +222,20 @@ class LmTrainer(Trainable):
         }
 
     def save_state(self) -> None:
-        """Write what a resumed run needs; states of all processes go into one file."""
+        """Write what a resumed run needs; states of all processes go into one file.
+
+        The weights of a finished run are in its checkpoint already. If it is trained longer, its
+        optimizer starts again.
+        """
         tensors: dict[str, Tensor] = {
             f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
         }
         tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
         self._check_weights(tensors.values())
-        tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
+        if self.finished():
+            tensors = {"finished": torch.ones(1)}
+        else:
+            tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
             # On every process, also those that write nothing: gathering needs all of them.
             for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
@@ -243,12 +251,15 @@ class LmTrainer(Trainable):
         if loaded is None:
             return False
         tensors, facts = loaded
-        with torch.no_grad():
-            for name, weight in self.bilm.named_parameters():
-                # In place: the objective and a tied softmax hold these very tensors.
-                weight.copy_(tensors[f"bilm/{name}"])
-            self.softmax_weight.copy_(tensors["softmax/weight"])
-            self.softmax_bias.copy_(tensors["softmax/bias"])
+        if "finished" in tensors:
+            self.start_from(read_checkpoint(self.run.checkpoint_path))
+        else:
+            with torch.no_grad():
+                for name, weight in self.bilm.named_parameters():
+                    # In place: the objective and a tied softmax hold these very tensors.
+                    weight.copy_(tensors[f"bilm/{name}"])
+                self.softmax_weight.copy_(tensors["softmax/weight"])
+                self.softmax_bias.copy_(tensors["softmax/bias"])
         device = self.softmax_bias.device
         self.optimizer.load(state_part(tensors, "optimizer", device))
         if "carried/hidden" in tensors:
