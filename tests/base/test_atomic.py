@@ -39,7 +39,7 @@ def test_atomic_file(tmp_path: Path) -> None:
         atomic_file(path),
     ):
         pass
-    with atomic_file(path, overwrite=True, mode="w+b") as stream:
+    with atomic_file(path, overwrite=True) as stream:
         stream.write(b"newer")
         stream.seek(0)
         assert stream.read() == b"newer"

@@ -1,1 +1,1 @@
-"""Tests of elmore.kernels."""
+"""Tests of elmore.compute."""

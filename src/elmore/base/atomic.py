@@ -18,7 +18,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -72,26 +72,20 @@ def write_error(error: OSError, path: Path) -> ElmoreError:
 
 
 @contextlib.contextmanager
-def atomic_file(
-    path: Path, *, overwrite: bool = False, mode: Literal["wb", "w+b"] = "wb"
-) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
     """Write a file so that its name holds the complete new content or the old one.
 
-    Args:
-        path: the final name.
-        overwrite: whether an existing file may be replaced.
-        mode: "wb", or "w+b" for writers that read back.
-
     Yields:
-        A binary file under a temporary name in the same folder. When the block ends well it is
-        synced and renamed; when it does not, it is deleted and the old file stays.
+        A binary file for writing and reading back, under a temporary name in the same folder. When
+        the block ends well it is synced and renamed; when it does not, it is deleted and the old
+        file stays.
 
     Raises:
         ConfigError: the file exists and overwrite is false.
         ElmoreError: the disk refused; names the path and the bytes free.
     """
     with atomic_path(path, overwrite=overwrite) as temporary:
-        stream = open(temporary, mode)  # noqa: SIM115 (closed below, in two ways)
+        stream = open(temporary, "w+b")  # noqa: SIM115 (closed below, in two ways)
         try:
             yield stream
             stream.close()

@@ -80,7 +80,7 @@ class Matrix:
 
     Args:
         stored: its numbers, (n, k).
-        gates: whether the rows are the four gates of an LSTM, which `kernels.recurrence` reads.
+        gates: whether the rows are the four gates of an LSTM, which `compute.recurrence` reads.
     """
 
     def __init__(self, stored: Stored, *, gates: bool = False) -> None:

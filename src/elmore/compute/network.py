@@ -279,7 +279,7 @@ class _Tokens:
             both = matrix.affine(features, bias)
             transformed, gate = both[:, : features.shape[1]], both[:, features.shape[1] :]
             np.maximum(transformed, 0, out=transformed)
-            # The sigmoid of the gate, as in `kernels.recurrence`.
+            # The sigmoid of the gate, as in `compute.recurrence`.
             np.multiply(gate, half, out=gate)
             np.tanh(gate, out=gate)
             gate *= half

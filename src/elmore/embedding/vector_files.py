@@ -142,7 +142,7 @@ def write_vectors(
             raise ElmoreError("stdout is closed; pass -o FILE")
         opened: AbstractContextManager[BinaryIO] = nullcontext(sys.stdout.buffer)
     else:
-        opened = atomic_file(path, overwrite=settings.overwrite, mode="w+b")
+        opened = atomic_file(path, overwrite=settings.overwrite)
     with opened as stream:
         write(stream, records, settings)
 

@@ -1,6 +1,6 @@
 """The token layer: one vector for each distinct word, whatever its context.
 
-This is the version with gradients, or for a GPU; `kernels.charcnn` is the one for inference.
+This is the version with gradients, or for a GPU; `compute.charcnn` is the one for inference.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Highway(nn.Module):
 def _character_tables(characters: Tensor, filters: Sequence[Tensor]) -> list[Tensor]:
     """What each character adds at each place of a filter, (width * n_characters, count).
 
-    As `kernels.charcnn.character_tables`: a window's response is then a sum of table rows.
+    As `compute.charcnn.character_tables`: a window's response is then a sum of table rows.
     """
     return [
         torch.einsum("cd,ndk->kcn", characters, weight).reshape(-1, weight.shape[0])
@@ -179,7 +179,7 @@ def convolve(
 ) -> Tensor:
     """The largest response of each filter; differentiable.
 
-    Arguments are those of `kernels.charcnn.FilterTables` and its `largest`.
+    Arguments are those of `compute.charcnn.FilterTables` and its `largest`.
 
     Returns:
         (n_words, n_filters), before the activation.

@@ -20,7 +20,7 @@ __all__ = ["Packing", "ProjectedLstm", "SharedProjection", "last_rows", "mixed_l
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """`kernels.recurrence.Packing` as tensors on the device of a batch; attributes as there."""
+    """`compute.recurrence.Packing` as tensors on the device of a batch; attributes as there."""
 
     sizes: tuple[int, ...]
     order: Tensor

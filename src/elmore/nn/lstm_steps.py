@@ -1,6 +1,6 @@
-"""The recurrent loop with gradients, or on a GPU; `kernels.recurrence` is the one for inference.
+"""The recurrent loop with gradients, or on a GPU; `compute.recurrence` is the one for inference.
 
-A packed batch holds only real tokens in the order of `kernels.recurrence.Packing`. The same loop
+A packed batch holds only real tokens in the order of `compute.recurrence.Packing`. The same loop
 serves both directions; which token is in which packed row is the caller's business.
 """
 

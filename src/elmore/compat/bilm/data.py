@@ -178,7 +178,7 @@ def dump_token_embeddings(
     words = Words.read(vocab_file).words
     elmo = Elmo.load((options_file, weight_file))
     with (
-        atomic_file(Path(outfile), overwrite=True, mode="w+b") as stream,
+        atomic_file(Path(outfile), overwrite=True) as stream,
         h5py.File(stream, "w") as file,
     ):
         shape = (len(words), elmo.config.lstm.projection_dim)

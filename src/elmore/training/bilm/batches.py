@@ -28,8 +28,8 @@ ShardReader = Callable[[int], Shard]
 class LmBatch:
     """A batch of language-model training; each direction has its own rows and targets.
 
-    Rows are packed as in `kernels/packing.py`: step by step, and in each step the first `sizes[t]`
-    sequences.
+    Rows are packed as in `compute/recurrence.py`: step by step, and in each step the first
+    `sizes[t]` sequences.
 
     Attributes:
         words: distinct words as character ids, (n_words, chars), or None.
