@@ -27,7 +27,7 @@ from integrations.engines import EMPTY, NULL, check_pooled, make_table
 def embed(table: Any, model: Path, *, fixed: bool = True, **options: Any) -> pa.Table:
     """Embed a table or record batch in one go."""
     job = ColumnJob(model=model, **options)
-    pieces = list(ColumnEmbedder(job, Elmo.load(model, threads=1), fixed=fixed).tables(table))
+    pieces = list(ColumnEmbedder(job, Elmo.load(model, threads=1), fixed=fixed)(table))
     assert all(type(piece) is type(table) for piece in pieces)
     if isinstance(table, pa.RecordBatch):
         pieces = [pa.Table.from_batches([piece]) for piece in pieces]
@@ -137,7 +137,7 @@ def test_large_results_come_in_pieces(tiny_folder: Path, monkeypatch: pytest.Mon
     whole = embed(table, tiny_folder)
     monkeypatch.setattr(columns, "_CHUNK_BYTES", 20_000)
     job = ColumnJob(model=tiny_folder)
-    pieces = list(ColumnEmbedder(job, Elmo.load(tiny_folder, threads=1)).tables(table))
+    pieces = list(ColumnEmbedder(job, Elmo.load(tiny_folder, threads=1))(table))
     assert len(pieces) > 10
     assert pa.concat_tables(pieces) == whole
     sizes = [sum(len(v) for v in p["vectors"].to_pylist() if v is not None) for p in pieces]
@@ -181,7 +181,7 @@ def test_a_tokenizer_is_named_so_that_workers_find_it(tiny_folder: Path) -> None
     job = pickle.loads(pickle.dumps(ColumnJob(model=tiny_folder, tokenizer=shlex.split)))
     assert job.tokenizer == "shlex:split"
     table = pa.table({"text": ["It 'fell down' ."]})
-    [made] = ColumnEmbedder(job).tables(table)
+    [made] = ColumnEmbedder(job)(table)
     assert made["tokens"].to_pylist() == [["It", "fell down", "."]]
     with pytest.raises(ConfigError, match="cannot be sent to other processes"):
         ColumnJob(model=tiny_folder, tokenizer=lambda text: text.split())

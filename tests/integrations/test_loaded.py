@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import shutil
 import weakref
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return read(model)
 
     monkeypatch.setattr(loaded, "read_checkpoint", counted)
-    monkeypatch.setattr(loaded, "_process", loaded._Process())
+    monkeypatch.setattr(loaded, "_models", OrderedDict())
     return calls
 
 

@@ -162,7 +162,7 @@ def test_a_killed_actor_costs_its_batches_and_nothing_else(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadly = Deadly(tmp_path)
-    original = door.EmbedRows
+    original = door.ColumnEmbedder
 
     class Mortal:  # sent to the workers by value
         def __init__(self, job: ColumnJob) -> None:
@@ -176,7 +176,7 @@ def test_a_killed_actor_costs_its_batches_and_nothing_else(
                 deadly.strike()
                 yield piece.slice(half)
 
-    monkeypatch.setattr(door, "EmbedRows", Mortal)
+    monkeypatch.setattr(door, "ColumnEmbedder", Mortal)
     table = make_table(6 * door.BATCH_ROWS)
     # Not read by Ray, which reads row groups in any order.
     parts = [table.slice(k * door.BATCH_ROWS, door.BATCH_ROWS) for k in range(6)]

@@ -12,7 +12,9 @@ A null stays null. A sentence without tokens has an empty list of vectors, or ze
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +37,15 @@ from elmore.text.tokenizer import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["ColumnEmbedder", "ColumnJob", "ColumnOptions", "Kind", "column_kind", "load_model"]
+__all__ = [
+    "ColumnEmbedder",
+    "ColumnJob",
+    "ColumnOptions",
+    "Kind",
+    "check_folder",
+    "check_overlap",
+    "column_kind",
+]
 
 # What a column holds: texts to be split into tokens, or lists of tokens.
 Kind = Literal["text", "tokens"]
@@ -84,9 +94,7 @@ class ColumnJob(Compute, Output):
     def added(self, kind: Kind, config: BiLmConfig | None = None) -> list[str]:
         """The names of the columns that are added, in order.
 
-        Args:
-            kind: of the column.
-            config: of the model; read from its files if not given.
+        The config of the model is read from its files if not given.
 
         Raises:
             ConfigError: the model does not have these layers.
@@ -109,10 +117,7 @@ class ColumnJob(Compute, Output):
     ) -> list[str]:
         """Refuse a table that cannot be embedded, before any worker starts.
 
-        Args:
-            names: the columns that exist.
-            kind: of the column, asked for when it is known to exist.
-            config: as in `added`.
+        `names` are the columns that exist. `kind` is called when the column is known to exist.
 
         Returns:
             The columns that are added.
@@ -155,29 +160,24 @@ def column_kind(arrow_type: Any, column: str) -> Kind:
     )
 
 
-def load_model(job: ColumnJob) -> Elmo:
-    """Load the model of a job, once in each process of the engine."""
-    return load_once(job.model, **job.options())
-
-
 class ColumnEmbedder:
-    """Fills tables with the vectors of a model.
+    """Fills tables with the vectors of a model; the class of Ray's actors.
 
     Args:
         job: what to do.
-        elmo: the model; the one that `load_model` loads by default.
+        elmo: the model; by default that of the job, loaded once per process.
         fixed: whether vectors are lists of fixed size.
     """
 
     def __init__(self, job: ColumnJob, elmo: Elmo | None = None, *, fixed: bool = True) -> None:
         self.job = job
-        self.elmo = load_model(job) if elmo is None else elmo
+        self.elmo = load_once(job.model, **job.options()) if elmo is None else elmo
         self._arrow = require("pyarrow", "parquet", "a column of vectors")
         self._columns = VectorColumns(
             dim=self.elmo.dim, pooled=job.pool is not None, dtype=job.dtype, fixed=fixed
         )
 
-    def tables(self, rows: Any) -> Iterator[Any]:
+    def __call__(self, rows: Any) -> Iterator[Any]:
         """The rows of an Arrow table or record batch with their vectors, in order.
 
         Yields:
@@ -261,3 +261,38 @@ def _is_string(types: Any, arrow_type: Any) -> bool:
         arrow_type = arrow_type.value_type
     tests = (types.is_string, types.is_large_string, types.is_string_view)
     return any(test(arrow_type) for test in tests)
+
+
+# --------------------------------------------------------------------------- output folders
+
+
+def check_overlap(inputs: Iterable[str], out: str) -> None:
+    """Refuse an output folder that is, holds or is in one of the inputs.
+
+    All are absolute paths or addresses of one kind; of local paths, links are followed.
+    """
+    target = _parts(out)
+    for path in inputs:
+        mine = _parts(path)
+        shared = min(len(mine), len(target))
+        if mine[:shared] == target[:shared]:
+            raise ConfigError(
+                f"the output '{shown(out)}' and the input '{shown(path)}' overlap, so that writing "
+                "one would change the other; choose another folder"
+            )
+
+
+def check_folder(names: Sequence[str], pattern: re.Pattern[str], out: object) -> None:
+    """Refuse to replace a folder that holds anything but files of earlier output."""
+    for name in names:
+        if not pattern.fullmatch(name):
+            raise ConfigError(
+                f"'{shown(out)}' holds '{shown(name)}', which is not a file of earlier output; "
+                "choose another folder, or delete this one yourself"
+            )
+
+
+def _parts(path: str) -> list[str]:
+    if "://" not in path:
+        path = os.path.realpath(path)
+    return [part for part in path.split("/") if part not in ("", ".")]

@@ -75,7 +75,7 @@ def push_to_hub(
     hub: Any = require("huggingface_hub", "hub", "push_to_hub")
     if is_offline():
         raise ElmoreError(f"elmore is offline (ELMORE_OFFLINE); unset it to push to '{name}'")
-    with _as_task(model) or _as_folder(model) as path:
+    with _folder(model) as path:
         is_task = (path / FACTS).is_file()
         known = [*_TASK_FILES, *(f"elmo/{file}" for file in _FILES)] if is_task else [*_FILES]
         text = card
@@ -135,9 +135,6 @@ def model_card(
     head |= {"language": codes} if codes else {}
     head |= {"license": licence} if licence is not None else {}
     parts = [
-        # JSON is YAML too, and no quote or colon in a value can break it.
-        "---\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items()) + "---",
-        f"# {name.partition('/')[2]}",
         "A bidirectional language model that gives each word a vector for its context (ELMo, "
         "Peters et al. 2018).",
         "## Use\n\n```python\nfrom elmore import Elmo                # elmore with its extra hub\n"
@@ -150,23 +147,14 @@ def model_card(
     if run is not None:
         recipe = json.dumps(run.recipe.to_json(), indent=2)
         parts.append(f"## Recipe\n\n```json\n{recipe}\n```")
-    parts.append(f"Written by elmore {__version__}.")
-    return "\n\n".join(parts) + "\n"
+    return _card(head, name, parts)
 
 
-def _as_task(model: Any) -> contextlib.AbstractContextManager[Path] | None:
-    """The folder of a trained task, a temporary one for a loaded task; None for other models."""
-    if isinstance(model, str | Path):
-        folder = find_task(model) if Path(model).is_dir() else None
-        return None if folder is None else contextlib.nullcontext(folder)
-    return _saved(model) if hasattr(model, "predict_examples") else None
-
-
-@contextlib.contextmanager
-def _saved(task: Any) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as temporary:
-        task.save(Path(temporary, "task"))
-        yield Path(temporary, "task")
+def _card(head: dict[str, Any], name: str, parts: Sequence[str]) -> str:
+    # JSON is YAML too, and no quote or colon in a value can break it.
+    yaml = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())
+    title, end = f"# {name.partition('/')[2]}", f"Written by elmore {__version__}."
+    return "\n\n".join([f"---\n{yaml}---", title, *parts, end]) + "\n"
 
 
 def _task_card(path: Path, name: str) -> str:
@@ -188,14 +176,11 @@ def _task_card(path: Path, name: str) -> str:
         *((key, f"{value:.2f} on development data") for key, value in content.scores.items()),
     ]
     load = "tagger" if tags else "classifier"
-    parts = [
-        "---\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items()) + "---",
-        f"# {name.partition('/')[2]}",
-        f'```python\nimport elmore\nmodel = elmore.{load}("{name}")\n```',
-        _table(iter(rows)),
-        f"Written by elmore {__version__}.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    return _card(
+        head,
+        name,
+        [f'```python\nimport elmore\nmodel = elmore.{load}("{name}")\n```', _table(iter(rows))],
+    )
 
 
 def _facts(
@@ -268,15 +253,21 @@ def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
 
 
 @contextlib.contextmanager
-def _as_folder(model: Any) -> Iterator[Path]:
-    """A complete and checked elmore folder for any model, a temporary one if need be."""
+def _folder(model: Any) -> Iterator[Path]:
+    """A complete and checked folder of any model or task, a temporary one if need be."""
     run = _run(model)
-    checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
     path = run.model_path() if run is not None else model
-    if isinstance(path, str | Path) and elmore_folder.is_folder(Path(path)):
-        yield Path(path)
-        return
     with tempfile.TemporaryDirectory() as temporary:
         written = Path(temporary, "model")
-        elmore_folder.write(checkpoint, written, precision=checkpoint.precision)
-        yield written
+        if isinstance(model, str | Path) and Path(model).is_dir() and (task := find_task(model)):
+            yield task
+        elif hasattr(model, "predict_examples"):
+            model.save(written)
+            yield written
+        else:
+            checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
+            if isinstance(path, str | Path) and elmore_folder.is_folder(Path(path)):
+                yield Path(path)
+            else:
+                elmore_folder.write(checkpoint, written, precision=checkpoint.precision)
+                yield written

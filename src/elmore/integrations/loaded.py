@@ -24,19 +24,21 @@ __all__ = ["load_once", "tagger_once"]
 _MAX_MODELS = 3
 
 
-class _Process:
-    """The models of one process, the least recently used first."""
-
-    def __init__(self, before: _Process | None = None) -> None:
-        self.number = os.getpid()
-        self.lock = threading.Lock()
-        self.models: OrderedDict[Hashable, Any] = OrderedDict()
-        # A forked process has its parent's models, perhaps with locks that nobody will release:
-        # it neither uses nor deletes them.
-        self.before = before
+_lock = threading.Lock()
+_models: OrderedDict[Hashable, Any] = OrderedDict()  # the least recently used first
+# A forked process has its parent's models, perhaps with locks that nobody will release: it neither
+# uses nor deletes them.
+_inherited: list[Any] = []
 
 
-_process = _Process()
+def _forget() -> None:
+    global _lock, _models
+    _inherited.append(_models)
+    _lock, _models = threading.Lock(), OrderedDict()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget)
 
 
 def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions]) -> Elmo:
@@ -74,17 +76,13 @@ def tagger_once(name: str, threads: int | None) -> LightTagger:
 
 
 def _once(key: Hashable, load: Callable[[], Any]) -> Any:
-    global _process
-    if _process.number != os.getpid():
-        _process = _Process(_process)
-    with _process.lock:
-        models = _process.models
-        if key not in models:
-            models[key] = load()
-            while len(models) > _MAX_MODELS:
-                models.popitem(last=False)
-        models.move_to_end(key)
-        return models[key]
+    with _lock:
+        if key not in _models:
+            _models[key] = load()
+            while len(_models) > _MAX_MODELS:
+                _models.popitem(last=False)
+        _models.move_to_end(key)
+        return _models[key]
 
 
 def _identity(model: ModelPath | None) -> Hashable:

@@ -4,7 +4,17 @@
     ds.write_parquet("vectors/")
 
 Each worker is an actor that loads the model once. Ray starts another in the place of one that
-dies, and gives it the batches that were not finished.
+dies, and gives it the batches that were not finished. The class of the actors can be used in a
+`map_batches` of your own:
+
+    ds.map_batches(
+        ColumnEmbedder,
+        fn_constructor_args=[ColumnJob(column="text", pool="mean")],
+        batch_format="pyarrow",
+        batch_size=BATCH_ROWS,
+        num_cpus=1,  # the job's threads
+        concurrency=4,
+    )
 """
 
 from __future__ import annotations
@@ -13,19 +23,27 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind, column_kind
-from elmore.integrations.outputs import check_folder, check_overlap
+from elmore.integrations.columns import (
+    ColumnEmbedder,
+    ColumnJob,
+    ColumnOptions,
+    Kind,
+    check_folder,
+    check_overlap,
+    column_kind,
+)
 
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-__all__ = ["BATCH_ROWS", "EmbedRows", "embed_dataset", "embed_parquet"]
+__all__ = ["BATCH_ROWS", "embed_dataset", "embed_parquet"]
 
 # One window of a stream: sorted by length, these fill batches of nearly equal sentences.
 BATCH_ROWS = 1024
@@ -35,30 +53,6 @@ _PIECE_ROWS = 64 * BATCH_ROWS
 _OURS = re.compile(r"\d{6,}\.parquet(\.partial)?")
 # Some row groups of a Parquet file (an Arrow fragment), and the schema to read them with.
 _Piece = tuple[Any, Any]
-
-
-class EmbedRows:
-    """The class of the actors, for a `map_batches` of your own.
-
-        ds.map_batches(
-            EmbedRows,
-            fn_constructor_args=[ColumnJob(column="text", pool="mean")],
-            batch_format="pyarrow",
-            batch_size=BATCH_ROWS,
-            num_cpus=1,
-            concurrency=4,
-        )
-
-    Args:
-        job: what to do; `num_cpus` should be its `threads`.
-    """
-
-    def __init__(self, job: ColumnJob) -> None:
-        self._embedder = ColumnEmbedder(job)
-
-    def __call__(self, rows: Any) -> Iterator[Any]:
-        """The rows of an Arrow table with their vectors, as tables of a bounded size."""
-        yield from self._embedder.tables(rows)
 
 
 def embed_dataset(
@@ -82,17 +76,22 @@ def embed_dataset(
         ConfigError: a bad option; no such column, or one of another type.
         ModelNotFound: there is no such model here.
     """
-    job, data = ColumnJob(**options), _ray_data()
+    job = ColumnJob(**options)
     _check(ds, job)
     _check_workers(workers, job.threads or 1)
     ds.context.execution_options.preserve_order = True
+    return _mapped(ds, ColumnEmbedder, [job], BATCH_ROWS, workers)
+
+
+def _mapped(ds: Dataset, actor: Any, args: list[Any], rows: int, workers: int | None) -> Dataset:
+    """What the actors make of a dataset; the first of their arguments is the job."""
     return ds.map_batches(
-        EmbedRows,
-        fn_constructor_args=[job],
-        batch_size=BATCH_ROWS,
+        actor,
+        fn_constructor_args=args,
+        batch_size=rows,
         batch_format="pyarrow",
-        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=job.threads or 1,
+        compute=_ray_data().ActorPoolStrategy(min_size=1, max_size=workers),
+        num_cpus=args[0].threads or 1,
     )
 
 
@@ -120,7 +119,7 @@ def embed_parquet(
         ConfigError: a bad option; no such column or file; the folder exists, holds other files,
             or overlaps with the inputs.
     """
-    data, job = _ray_data(), ColumnJob(**options)
+    job = ColumnJob(**options)
     _check_workers(workers, job.threads or 1)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     target, folder = _file_system(out)
@@ -130,15 +129,9 @@ def embed_parquet(
     _make_folder(target, folder, out, overwrite=overwrite)
     # Ray packs row groups into its read tasks by size, in no order, whatever `preserve_order` says.
     # So a task here is some row groups of one file, and writes the file that has its number.
-    tasks = data.from_items([{"piece": number} for number in range(len(pieces))])
-    tasks.repartition(len(pieces)).map_batches(
-        _EmbedPieces,
-        fn_constructor_args=[job, pieces, target, folder],
-        batch_size=1,
-        batch_format="pyarrow",
-        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=job.threads or 1,
-    ).materialize()
+    numbers = _ray_data().from_items([{"piece": number} for number in range(len(pieces))])
+    tasks = numbers.repartition(len(pieces))
+    _mapped(tasks, _EmbedPieces, [job, pieces, target, folder], 1, workers).materialize()
 
 
 class _EmbedPieces:
@@ -160,18 +153,11 @@ class _EmbedPieces:
         return numbers
 
     def _write(self, piece: _Piece, stream: Any) -> None:
-        writer = None
-        try:
-            for batch in _batches(*piece):
-                for table in self._embedder.tables(batch):
-                    if writer is None:
-                        writer = self._parquet.ParquetWriter(
-                            stream, table.schema, compression="zstd"
-                        )
-                    writer.write(table)
-        finally:
-            if writer is not None:
-                writer.close()
+        tables = (table for batch in _batches(*piece) for table in self._embedder(batch))
+        first = next(tables)  # there is one, perhaps without rows
+        with self._parquet.ParquetWriter(stream, first.schema, compression="zstd") as writer:
+            for table in chain([first], tables):
+                writer.write(table)
 
 
 def _pieces(inputs: Sequence[str | Path], job: ColumnJob) -> list[_Piece]:

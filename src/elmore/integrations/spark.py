@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind
-from elmore.integrations.outputs import check_folder, check_overlap
+from elmore.integrations.columns import (
+    ColumnEmbedder,
+    ColumnJob,
+    ColumnOptions,
+    Kind,
+    check_folder,
+    check_overlap,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +129,7 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
         # In the worker: what Spark pickles and sends names a model and does not hold it.
         embedder = ColumnEmbedder(job, fixed=False)
         for batch in batches:
-            yield from embedder.tables(batch)
+            yield from embedder(batch)
 
     return embed
 
