@@ -13,7 +13,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.analysis.blimp import Blimp, Pair
 from elmore.analysis.lexical_substitution import LexicalSubstitution, gap
-from elmore.analysis.plots import _DRAWN, _is_ours, plot_report
+from elmore.analysis.plots import _DRAWN, plot_report
 from elmore.cli.analyze import analyze
 from elmore.cli.main import main
 from elmore.errors import InputError
@@ -145,10 +145,3 @@ def test_every_report_has_a_picture(lm: Elmo, tmp_path: Path) -> None:
     for report in (Blimp(lm).run(pairs_file), LexicalSubstitution(lm).run(items)):
         plot_report(report, tmp_path / f"{report.name}.svg")
         assert "<svg" in (tmp_path / f"{report.name}.svg").read_text()
-
-
-def test_only_controls_are_grey() -> None:
-    ours = ["layer 1", "mean", "0.2,0.3", "sense vectors", "sense vectors and context"]
-    controls = ["first sense", "most frequent tag", "static vectors", "random, layer 1"]
-    assert [_is_ours({"vectors": name}) for name in ours] == [True] * 5
-    assert [_is_ours({"vectors": name}) for name in controls] == [False] * 4

@@ -242,23 +242,6 @@ def test_without_gradients_it_is_the_same(choice: str, monkeypatch: pytest.Monke
     torch.testing.assert_close(memory, last, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("choice", ["0", "auto"])
-def test_more_rows_do_not_change_a_row(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D17: the element-wise part of a row knows nothing of its neighbours."""
-    choose(monkeypatch, choice)
-    sizes, inputs = make_inputs([1] * 9, projected=False, cells=37)
-    values = {k: None if v is None else v.detach() for k, v in in_float32(inputs).items()}
-    values["state_weight"].zero_()  # so that no matrix product rounds differently
-    whole, _ = run(LstmSteps, sizes, values, Clips(0.8, None))
-    for row in range(9):
-        one = {
-            k: v if v is None or k == "state_weight" else v[row : row + 1]
-            for k, v in values.items()
-        }
-        alone, _ = run(LstmSteps, (1,), one, Clips(0.8, None))
-        assert torch.equal(alone[0], whole[row])
-
-
 def test_rounded_products_are_those_of_rounded_factors() -> None:
     """One step from rounded weights and state: the gates stay exact, the products round."""
     sizes, inputs = make_inputs([1, 1, 1], projected=True)
