@@ -147,12 +147,6 @@ def test_a_sentence_longer_than_the_budget_stands_alone() -> None:
     assert sorted(batch.sizes for batch in epoch(batches)) == [(1,) * 2, (1,) * 31]
 
 
-def test_global_tokens_are_those_of_the_batch() -> None:
-    batches = sentence_batches()
-    for _ in range(20):
-        assert batches.next().n_tokens == batches.global_tokens
-
-
 def test_words_outside_the_vocabulary_are_read_but_not_said() -> None:
     batch = sentence_batches([[["wa", "wz"]]], words=False).next()
     assert batch.targets[0].tolist() == [3, 2, 1]
@@ -204,40 +198,15 @@ def test_of_a_lone_sentence_the_other_process_gets_nothing() -> None:
         assert first.global_tokens == second.global_tokens == 13
 
 
-@settings(max_examples=30)
-@given(st.integers(0, 60), st.integers(0, 3), st.sampled_from([1, 2]))
-def test_sentences_go_on_from_anywhere(skip: int, rank: int, world: int) -> None:
-    options = {"rank": rank % world, "world": world}
-    whole = sentence_batches(**options)
-    for _ in range(skip):
-        whole.next()
-    other = sentence_batches(**options)
-    other.restore(whole.cursor())
-    for _ in range(15):
-        assert batch_arrays(whole.next()) == batch_arrays(other.next())
-        assert whole.cursor() == other.cursor()
-        assert whole.global_tokens == other.global_tokens
-
-
-def test_the_places_above_lie_in_several_shards_and_epochs() -> None:
-    batches, places = sentence_batches(), set()
-    for _ in range(60):
-        batches.next()
-        places.add((batches.cursor()["epoch"], batches.cursor()["shard"]))
-    assert len(places) > 6
-
-
 # bilm-tf's streams ----------------------------------------------------------------------------
 
 
-def in_order(sentences: Sentences, *, endless: bool = True) -> Any:
+def in_order(sentences: Sentences) -> Any:
     """The stream of a dataset that is not shuffled."""
 
     def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
-        k = skip
-        while endless or k < len(sentences):
+        for k in itertools.count(skip):
             yield sentences[k % len(sentences)]
-            k += 1
 
     return stream
 
@@ -320,16 +289,6 @@ def test_golden_batches_of_bilm_tf() -> None:
             assert letters == arrays[f"tokens_characters{suffix}"].tolist()
 
 
-def test_a_test_ends_with_the_first_row_that_finds_nothing() -> None:
-    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "a"])
-    stream = in_order([["a", "a"], ["a"]], endless=False)
-    batches = StreamBatches(stream, whole_words(vocabulary), vocabulary, rows=2, unroll=1)
-    batches.next()
-    batches.next()
-    with pytest.raises(StopIteration):
-        batches.next()
-
-
 def stream_batches(seed: int = 0, **options: Any) -> StreamBatches:
     shards = [given_shard(shard) for shard in SHARDS]
     sentences = endless_sentences(shards.__getitem__, list(map(len, SHARDS)), seed)
@@ -352,20 +311,6 @@ def test_endless_streams_hold_every_sentence_once_an_epoch() -> None:
     assert len(set(map(tuple, orders))) == 4  # each direction and epoch has its own
     later = stream(1, count + 11)
     assert [tuple(next(later)) for _ in range(20)] == orders[3][11:31]
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 70), st.sampled_from([1, 2]))
-def test_streams_go_on_from_anywhere(skip: int, world: int) -> None:
-    options = {"rank": world - 1, "world": world}
-    whole = stream_batches(**options)
-    for _ in range(skip):
-        whole.next()
-    other = stream_batches(**options)
-    other.restore(json.loads(json.dumps(whole.cursor())))
-    for _ in range(10):
-        assert batch_arrays(whole.next()) == batch_arrays(other.next())
-        assert whole.cursor() == other.cursor()
 
 
 def test_processes_take_their_own_rows_of_a_stream() -> None:
@@ -523,20 +468,6 @@ def same_batches(one: LmBatch, other: LmBatch) -> bool:
     return fresh and batch_arrays(one) == batch_arrays(other)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 120), st.sampled_from([1, 2]))
-def test_windows_resume_from_anywhere(skip: int, world: int) -> None:
-    options = {"rank": world - 1, "world": world}
-    whole = window_batches(**options)
-    for _ in range(skip):
-        whole.next()
-    other = window_batches(**options)
-    other.restore(json.loads(json.dumps(whole.cursor())))
-    for _ in range(12):
-        assert same_batches(whole.next(), other.next())
-        assert whole.cursor() == other.cursor()
-
-
 # Sentences and windows mixed ------------------------------------------------------------------
 
 
@@ -567,14 +498,23 @@ def test_mixed_batches_hold_the_sentences_and_the_windows_in_their_order() -> No
         assert same_batches(batch, source.next())
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 90), st.sampled_from([1, 2]), st.sampled_from([0.1, 0.5]))
-def test_mixed_batches_resume_from_anywhere(skip: int, world: int, share: float) -> None:
+# Resuming ---------------------------------------------------------------------------------------
+
+KINDS = {
+    "sentences": sentence_batches,
+    "stream": stream_batches,
+    "windows": window_batches,
+    "mixed": lambda **options: mixed_batches(0.3, **options),
+}
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(KINDS)), st.integers(0, 120), st.sampled_from([1, 2]))
+def test_batches_resume_from_anywhere(kind: str, skip: int, world: int) -> None:
     options = {"rank": world - 1, "world": world}
-    whole = mixed_batches(share, **options)
+    whole, other = KINDS[kind](**options), KINDS[kind](**options)
     for _ in range(skip):
         whole.next()
-    other = mixed_batches(share, **options)
     other.restore(json.loads(json.dumps(whole.cursor())))
     for _ in range(12):
         assert same_batches(whole.next(), other.next())

@@ -227,18 +227,6 @@ def test_one_process_prepares_the_text_of_a_fine_tuning(data: Prepared, tmp_path
     assert "process 0 failed" in done[1].stderr
 
 
-@pytest.mark.slow
-def test_more_processes_are_refused_in_one_line(data: Prepared, tmp_path: Path) -> None:
-    settings = {**REGIMES["stream"], "schedule.tokens": 200}
-    pretrain(data, tmp_path / "run", recipe=small_recipe(settings), threads=1, seed=3)
-    settings["schedule.tokens"] = 400
-    done = together(data.folder, tmp_path / "run", settings)
-    assert [process.returncode for process in done] == [1, 1]
-    for process in done:
-        assert "trained with processes='1', not '2'" in process.stderr
-        assert process.stderr.count("\n") == 1
-
-
 # Alone ----------------------------------------------------------------------------------------
 
 
@@ -266,12 +254,6 @@ def test_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ConfigError, match="start with torchrun"):
         join_group()
-
-
-def test_rows_travel_as_numbers_that_hold_them() -> None:
-    """Ids go through doubles, which are exact far beyond any vocabulary."""
-    ids = np.array([0, 2**24 + 1, 2**40 + 1])
-    assert (torch.from_numpy(ids).double().long().numpy() == ids).all()
 
 
 # GPUs, of which there are none here ------------------------------------------------------------

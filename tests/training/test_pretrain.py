@@ -99,13 +99,6 @@ def test_bilm_tfs_own_tests_with_other_seeds(
     assert 5 < train_toy(name, toy, tmp_path, seed) < 20
 
 
-def test_characters_cannot_share_the_softmax(toy: Prepared, tmp_path: Path) -> None:
-    recipe = original({**VARIANTS["characters"], "model.tied_softmax": "true"})
-    with pytest.raises(ConfigError, match=r"model\.tied_softmax=true needs model\.tokens='words'"):
-        pretrain(toy, tmp_path / "run", recipe=recipe)
-    assert not (tmp_path / "run" / "recipe.json").exists()
-
-
 # A language of known entropy ------------------------------------------------------------------
 
 N_WORDS = 12
@@ -345,13 +338,6 @@ def test_a_run_is_replaced_and_nothing_else(data: Prepared, tmp_path: Path) -> N
     with pytest.raises(FormatError):
         pretrain(data, out, recipe=small(), threads=1, overwrite=True)
     assert (out / "best").is_dir()
-
-
-def test_a_folder_in_use(data: Prepared, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    with Run(out).locked(), pytest.raises(ResumeError, match="in use by another"):
-        pretrain(data, out, recipe=small(), threads=1)
-    assert [path.name for path in out.iterdir()] == ["lock"]
 
 
 def test_an_empty_corpus(data: Prepared, tmp_path: Path) -> None:

@@ -172,10 +172,3 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         other.wait()
     with run.locked():
         pass
-
-
-def test_a_lock_is_given_back(tmp_path: Path) -> None:
-    run = made(tmp_path)
-    for _ in range(2):
-        with run.locked(), pytest.raises(ResumeError, match="in use"), run.locked():
-            pass

@@ -11,7 +11,7 @@ from small_training import small_data, small_recipe
 
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text.vocabulary import Vocabulary
-from elmore.text.word_vectors import read_word_vectors, write_word_vectors
+from elmore.text.word_vectors import read_word_vectors
 from elmore.training.bilm.pretrain import pretrain
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "cat", "dog", "7"])
@@ -42,22 +42,6 @@ def test_a_number_is_a_word_too(tmp_path: Path) -> None:
     """Two columns: only the first line may be counts, and only with one value."""
     ids, vectors = read_vectors(text_file(tmp_path, "", {"7": [1, 2]}), VOCABULARY, 2)
     assert (ids.tolist(), vectors.tolist()) == ([5], [[1, 2]])
-
-
-def test_words_with_spaces_are_passed_over(tmp_path: Path) -> None:
-    """GloVe 840B has such; a vocabulary has not."""
-    rows = {"cat": [1.0, 2.0], ". . .": [3.0, 4.0], "dog": [5.0, 6.0]}
-    ids, vectors = read_vectors(text_file(tmp_path, "", rows), VOCABULARY, 2)
-    assert (ids.tolist(), vectors.tolist()) == ([3, 4], [[1, 2], [5, 6]])
-
-
-def test_matrix_and_words(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", np.array(list(ROWS.values()), np.float64))
-    (tmp_path / "v.words").write_text("\n".join(ROWS) + "\n")
-    ids, vectors = read_vectors(tmp_path / "v.npy", VOCABULARY, 2)
-    assert ids.tolist() == [4, 3]
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, [[1, -2.5], [5e-3, 6]])
 
 
 def test_the_wrong_size_names_file_and_line(tmp_path: Path) -> None:
@@ -102,18 +86,6 @@ def test_values_that_are_not_finite(bad: str, tmp_path: Path) -> None:
     (tmp_path / "v.words").write_text("cat\n")
     with pytest.raises(InputError, match=r"v.npy: a value is not finite"):
         read_vectors(tmp_path / "v.npy", VOCABULARY, 2)
-
-
-@pytest.mark.parametrize("name", ["v.txt", "v.bin", "v.npy"])
-def test_of_a_repeated_word_the_first_counts(name: str, tmp_path: Path) -> None:
-    path, words, rows = tmp_path / name, ["dog", "emu", "dog"], np.eye(3, 2, dtype=np.float32)
-    if name == "v.npy":
-        np.save(path, rows)
-        (tmp_path / "v.words").write_text("\n".join(words))
-    else:
-        write_word_vectors(path, zip(words, rows, strict=True), n_words=3, dim=2)
-    ids, vectors = read_vectors(path, VOCABULARY, 2)
-    assert (ids.tolist(), vectors.tolist()) == ([4], [[1, 0]])
 
 
 def test_a_training_starts_from_them(tmp_path: Path) -> None:

@@ -80,11 +80,6 @@ class StreamBatches:
         self.global_tokens = rows * world * unroll
 
     def next(self) -> LmBatch:
-        """The next batch of this process.
-
-        Raises:
-            StopIteration: the sentences of a test have ended.
-        """
         # All rows are filled, also those of other processes.
         rows = [
             [self._fill(d, row) for row in range(len(left))] for d, left in enumerate(self._left)
