@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tomllib
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def test_several_processes_load_the_model_once_each(
         return read(model)
 
     monkeypatch.setattr(loaded, "read_checkpoint", noted)
-    monkeypatch.setattr(loaded, "_process", loaded._Process())
+    monkeypatch.setattr(loaded, "_models", OrderedDict())
     nlp(TEXT)
     docs = list(nlp.pipe(texts, n_process=2, batch_size=4))
     loads = (tmp_path / "loads").read_text().split()
