@@ -71,11 +71,20 @@ class Elmo:
     It never changes after loading and may be shared between threads. A sentence's vectors depend
     on that sentence alone. Make one with `Elmo.load`, or from a checkpoint with the same options.
 
-    Methods that take sentences take one sentence or a list. With `tokenized=True` a sentence is
-    the list of its tokens, which are used as they are; otherwise it is a string. Methods that
-    compute many sentences also take `batch_tokens`, the token budget of a batch (by default that
-    of `load`), and `progress`: True or False, or a function that takes (done, total) sentences. By
-    default there is a bar in a terminal or notebook if the work takes longer than a second.
+    Attributes:
+        checkpoint: the model as values, with everything that came with it.
+        engine: what computes: batches of tokens in, all layers out.
+        source: what `load` was asked for; None if it was made from a checkpoint.
+
+    Arguments that several methods take:
+        texts: one sentence or a list. With `tokenized=True` a sentence is the list of its tokens,
+            which are used as they are; otherwise it is a string.
+        layers: "mean", "top", the number of a layer, or one weight per layer.
+        pool: one vector per sentence: "mean", "max", "first" or "last" over the tokens; or "sif",
+            the best for comparing sentences, which weighs rare words more and uses the token layer.
+        batch_tokens: the token budget of a batch, by default that of `load`.
+        progress: True or False, or a function that takes (done, total) sentences. By default there
+            is a bar in a terminal or notebook if the work takes longer than a second.
     """
 
     def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
@@ -87,15 +96,15 @@ class Elmo:
         compute = Compute(**options)
         chosen = compute.tokenizer
         self._split = split_function(checkpoint.tokenizer if chosen is None else chosen)
-        self._checkpoint = checkpoint.with_tokenizer(chosen)
-        self._engine = Engine(self._checkpoint, compute)
+        self.checkpoint = checkpoint.with_tokenizer(chosen)
+        self.engine = Engine(self.checkpoint, compute)
         if compute.start == "warm":
             if checkpoint.config.lstm.mixed:
                 raise ConfigError("this model's LSTM carries no state; use start='zeros'")
-            self._engine.start_state = checkpoint.start_state or burn_in(self._engine)
+            self.engine.start_state = checkpoint.start_state or burn_in(self.engine)
         self._warned_of_tokenizer = chosen is not None
         self._warned_of_words = False
-        self.source: str | tuple[str, ...] | None = None  # what `load` was asked for
+        self.source: str | tuple[str, ...] | None = None
         self._fetch: dict[str, Any] = {}
 
     @classmethod
@@ -122,8 +131,7 @@ class Elmo:
             progress: whether a download shows a bar, by default in a terminal or notebook; or a
                 function that takes (done, total) bytes of each file. For the Hugging Face hub the
                 bar is theirs.
-            **options: how it computes, as in `elmore.options.Compute`: device, precision, threads,
-                start, tokenizer, batch_tokens.
+            **options: how it computes; the attributes of `elmore.options.Compute`.
 
         Examples:
             >>> from elmore import Elmo
@@ -140,7 +148,7 @@ class Elmo:
     @property
     def config(self) -> BiLmConfig:
         """The shape of the biLM."""
-        return self._engine.config
+        return self.engine.config
 
     @property
     def dim(self) -> int:
@@ -155,17 +163,7 @@ class Elmo:
     @property
     def precision(self) -> ComputePrecision:
         """The precision that it computes in."""
-        return self._engine.precision
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """The model as values, with everything that came with it."""
-        return self._checkpoint
-
-    @property
-    def engine(self) -> Engine:
-        """What computes: batches of tokens in, all layers out."""
-        return self._engine
+        return self.engine.precision
 
     @cached_property
     def log_softmax(self) -> LogSoftmax:
@@ -174,14 +172,14 @@ class Elmo:
         Raises:
             ConfigError: the model has none.
         """
-        if self._checkpoint.softmax is None:
+        if self.checkpoint.softmax is None:
             raise ConfigError("this model has no softmax; use a checkpoint that has one")
-        return LogSoftmax(*self._checkpoint.softmax)
+        return LogSoftmax(*self.checkpoint.softmax)
 
     @cached_property
     def digest(self) -> str:
         """A digest of all that the vectors of a sentence depend on, in hexadecimal."""
-        engine = self._engine
+        engine = self.engine
         digest = hashlib.sha256()
 
         def add(*values: object) -> None:
@@ -194,7 +192,7 @@ class Elmo:
             add(alphabet.kind, alphabet.max_chars, alphabet.markers, state)
         if vocabulary is not None:
             add(list(vocabulary.words), list(dataclasses.astuple(vocabulary.specials)))
-        for name, weight in self._checkpoint.checked_weights():
+        for name, weight in self.checkpoint.checked_weights():
             add(name, list(weight.shape))
             digest.update(np.ascontiguousarray(weight).data)
         for part in engine.start_state or ():
@@ -212,7 +210,7 @@ class Elmo:
             raise ConfigError(f"got {kind_of(text)} where a text belongs; pass a string")
         if not self._warned_of_tokenizer:
             self._warned_of_tokenizer = True
-            self._checkpoint.warn_of_tokenizer()
+            self.checkpoint.warn_of_tokenizer()
         return self._split(text)
 
     @overload
@@ -245,12 +243,6 @@ class Elmo:
     ) -> Array | list[Array]:
         """One vector per token of each sentence.
 
-        Args:
-            texts: a sentence, or a list of sentences.
-            tokenized: whether a sentence is a list of tokens; they are used as they are.
-            layers: "mean", "top", the number of a layer, or one weight per layer.
-            **how: batch_tokens and progress, as in the class.
-
         Returns:
             (time, dim) for one sentence, a list of such for a list.
 
@@ -276,13 +268,7 @@ class Elmo:
         """One vector per sentence.
 
         Args:
-            texts: a sentence, or a list of sentences.
-            tokenized: as in `embed`.
-            pool: "mean", "max", "first" or "last" over the tokens; or "sif", the best for
-                comparing sentences, which weighs rare words more and uses the token layer.
-            layers: as in `embed`.
             normalize: scale each vector to length 1, so that inner products are cosines.
-            **how: batch_tokens and progress, as in the class.
 
         Returns:
             (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence. With "sif"
@@ -317,8 +303,6 @@ class Elmo:
         **how: Unpack[StreamOptions],
     ) -> SentenceLayers | list[SentenceLayers]:
         """All layers of each token, with the tokens and where they are in the text.
-
-        Arguments are those of `embed`.
 
         Examples:
             >>> elmo.layers("She fell.").values.shape
@@ -358,10 +342,7 @@ class Elmo:
 
         Args:
             texts: sentences, also as `tokenize` gives them; read ahead by about 1,000.
-            layers: as in `embed`; or "all" for what `layers` gives.
-            pool: one vector per sentence, as in `encode`.
-            tokenized: as in `embed`.
-            **how: batch_tokens and progress, as in the class; the total of a generator is None.
+            layers: also "all" for what `layers` gives.
 
         Examples:
             >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
@@ -387,7 +368,7 @@ class Elmo:
             >>> bool((first[0] == second[0]).all())
             False
         """
-        return Stream(self._engine, self.tokenize)
+        return Stream(self.engine, self.tokenize)
 
     @overload
     def senses(self, texts: str, **how: Unpack[TextOptions]) -> SenseVectors: ...  # type: ignore[overload-overlap]
@@ -409,8 +390,7 @@ class Elmo:
     ) -> SenseVectors | list[SenseVectors]:
         """Sense vectors of each token: the words that could replace it there, with weights.
 
-        The model must have a softmax. For an index of a corpus see `elmore.senses`. Arguments are
-        those of `embed`.
+        The model must have a softmax. For an index of a corpus see `elmore.senses`.
 
         Examples:
             >>> found = Elmo.load().senses("They sat on the bank of the river .")
@@ -422,7 +402,7 @@ class Elmo:
         given, single = as_list(texts, tokenized)
         sentences = list(sentences_of(given, tokenized, self.tokenize))
         positions = ((sentence, range(len(sentence))) for sentence in sentences)
-        budget = self._engine.batch_tokens if batch_tokens is None else batch_tokens
+        budget = self.engine.batch_tokens if batch_tokens is None else batch_tokens
         result = []
         with closing(progress_of(progress, unit="sentences", total=len(sentences))) as report:
             found = self.sense_space.pipe(positions, batch_tokens=budget)
@@ -441,13 +421,8 @@ class Elmo:
     def explore(self, texts: Sequence[str], *, word: str | None = None) -> Exploration:
         """Compare the uses of a word, with pictures: the page of `elmore serve` in a notebook.
 
-        Args:
-            texts: sentences.
-            word: the word; by default the rarest one that is repeated.
-
-        Returns:
-            an object that a notebook shows, without a service or a network; `save("uses.html")`
-            writes it as a file.
+        A notebook shows the result, without a service or a network; `save("uses.html")` writes it
+        as a file. The word is by default the rarest one that is repeated.
 
         Examples:
             >>> elmo.explore(["She sat on the bank .", "The bank lent money ."])
@@ -471,8 +446,8 @@ class Elmo:
         Args:
             a: a sentence, or a list of n sentences.
             b: a sentence, or a list of m sentences.
-            pool: as in `encode`. By default "sif" if the model has a vocabulary, whose order says
-                how frequent words are, and else "mean", which separates sentences less well.
+            pool: by default "sif" if the model has a vocabulary, whose order says how frequent
+                words are, and else "mean", which separates sentences less well.
 
         Returns:
             a number for two sentences, (n, m) for two lists, (n,) or (m,) if one is a sentence.
@@ -484,7 +459,7 @@ class Elmo:
             True
         """
         if pool is None:
-            vocabulary = self._checkpoint.vocabulary
+            vocabulary = self.checkpoint.vocabulary
             pool = "sif" if vocabulary is not None and len(vocabulary) > 3 else "mean"
         return cosine(self.encode(a, pool=pool), self.encode(b, pool=pool))
 
@@ -527,12 +502,6 @@ class Elmo:
         """Vectors as a `pandas.DataFrame` with one row per token, or per sentence with `pool`.
 
         The index says what a row is: sentence, position and token, or the text.
-
-        Args:
-            texts: a sentence, or a list of sentences.
-            layers: as in `embed`.
-            pool: as in `encode`.
-            **how: batch_tokens and progress, as in `embed`.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -579,8 +548,8 @@ class Elmo:
         from elmore.nn.elmo_layer import ElmoLayer
 
         return ElmoLayer(
-            copy.deepcopy(self._engine.bilm),
-            self._engine.indexer,
+            copy.deepcopy(self.engine.bilm),
+            self.engine.indexer,
             n_mixes=n_mixes,
             dropout=dropout,
             trainable_bilm=trainable_bilm,
@@ -603,8 +572,8 @@ class Elmo:
         Args:
             path: the folder to create.
             overwrite: replace an elmore folder that exists.
-            precision: how the weights are stored. What "float16" and "int8" cost is measured on
-                a short text and written into the folder's notes.
+            precision: of the stored weights. What "float16" and "int8" cost is measured on a short
+                text and written into the folder's notes.
 
         Examples:
             >>> elmo.save("copy-of-my-model", precision="float16")
@@ -614,9 +583,9 @@ class Elmo:
         # A warm start took a moment to compute, and a later load would otherwise repeat it.
         # So did the whitening of pool="sif", if somebody asked for it.
         checkpoint = dataclasses.replace(
-            self._checkpoint,
-            start_state=self._engine.start_state or self._checkpoint.start_state,
-            whitening=self._engine.whitening,
+            self.checkpoint,
+            start_state=self.engine.start_state or self.checkpoint.start_state,
+            whitening=self.engine.whitening,
         )
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
@@ -624,13 +593,8 @@ class Elmo:
     def push_to_hub(self, repository: str, **options: Any) -> str:
         """Upload the model to the Hugging Face hub.
 
-        Args:
-            repository: `owner/name`; created if missing.
-            **options: token, revision, private, card and message, as in
-                `elmore.integrations.huggingface.push_to_hub`.
-
-        Returns:
-            the address of the commit.
+        `repository` is `owner/name`; created if missing. Options are those of
+        `elmore.integrations.huggingface.push_to_hub`. Returns the address of the commit.
 
         Examples:
             >>> elmo.push_to_hub("no name")  # it needs owner/name
@@ -656,11 +620,8 @@ class Elmo:
         if single and progress is None:
             progress = False  # it is over before anybody looks
         sentences = list(sentences_of(given, tokenized, self.tokenize))
-        results = list(
-            self._stream(
-                sentences, finish, len(sentences), batch_tokens=batch_tokens, progress=progress
-            )
-        )
+        how: StreamOptions = {"batch_tokens": batch_tokens, "progress": progress}
+        results = list(self._stream(sentences, finish, len(sentences), **how))
         if single:
             return results[0]
         words = not tokenized and len(results) > 1 and all(len(s) == 1 for s in sentences)
@@ -682,24 +643,19 @@ class Elmo:
         batch_tokens: int | None = None,
         progress: ProgressOption = None,
     ) -> Iterator[Result]:
-        report = progress_of(progress, unit="sentences", total=total)
-
-        def results() -> Iterator[Result]:
-            with closing(report):
-                for _, result in embed_stream(
-                    self._engine, sentences, finish, batch_tokens=batch_tokens, progress=report
-                ):
-                    yield result
-
-        return results()
+        with closing(progress_of(progress, unit="sentences", total=total)) as report:
+            for _, result in embed_stream(
+                self.engine, sentences, finish, batch_tokens=batch_tokens, progress=report
+            ):
+                yield result
 
     def _finish(self, output: Output) -> Finish[Array]:
         if output.all_layers:
             raise ConfigError(f"layers='all'; use `layers`, or one of {self.n_layers} layers")
-        return finish_of(self._engine, output)
+        return finish_of(self.engine, output)
 
     def __repr__(self) -> str:
-        name = BUNDLED if self.source == BUNDLED else self._checkpoint.origin  # not a long path
+        name = BUNDLED if self.source == BUNDLED else self.checkpoint.origin  # not a long path
         return f"Elmo({name!r}, dim={self.dim}, n_layers={self.n_layers})"
 
     def __deepcopy__(self, memo: object) -> Elmo:
@@ -715,7 +671,7 @@ class Elmo:
                 "this Elmo was not loaded from files, so it cannot be pickled; save it, and pickle "
                 "Elmo.load(path)"
             )
-        options = self._engine.compute.options()
+        options = self.engine.compute.options()
         options["tokenizer"] = sendable(options["tokenizer"])
         # Not by the name alone: a folder called "english" may be where the pickle is read.
         model = None if self.source == BUNDLED else self.source
