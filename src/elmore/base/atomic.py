@@ -54,13 +54,16 @@ def write_error(error: OSError, path: Path) -> ElmoreError:
     """Turn a failed write into one line that names the path and the space left."""
     free = free_bytes(path.parent)
     left = "" if free is None else f", {free} bytes free there"
-    if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
-        return ElmoreError(
-            f"cannot write '{shown(path, 120)}': its folder does not exist; create it first"
-        )
-    if isinstance(error, NotADirectoryError):
+    if not isinstance(error, PermissionError) and not os.path.isdir(path.parent):
+        # By what is there: systems differ in the error for a path below a file.
+        there = next(parent for parent in path.parents if os.path.lexists(parent))
+        if os.path.isdir(there):
+            return ElmoreError(
+                f"cannot write '{shown(path, 120)}': its folder does not exist; create it first"
+            )
         return ConfigError(
-            f"cannot write '{shown(path, 120)}': not a directory; choose another name"
+            f"cannot write '{shown(path, 120)}': '{shown(there, 120)}' is a file, not a folder; "
+            "choose another name"
         )
     if error.errno in _NO_SPACE:
         fix = "free some space or raise the file-size limit, or choose another folder"
