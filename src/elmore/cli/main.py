@@ -71,8 +71,6 @@ _FILES = {
     "evaluate": "train",
     "fine-tune": "pretrain",
 }
-# A suggestion must be this similar to what was typed.
-_SIMILAR = 0.7
 
 
 class _Verbs(click.Group):
@@ -83,6 +81,9 @@ class _Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(ctx):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            if near and not ctx.resilient_parsing:  # click before 8.4 suggests no commands
+                ctx.fail(f"no such command '{shown(name, 40)}'; did you mean {near[0]}?")
             return None
         file, function = _FILES.get(name, name).replace("-", "_"), name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"elmore.cli.{file}"), function)
@@ -178,26 +179,10 @@ def _run(arguments: list[str]) -> None:
 
 
 def _usage(error: click.UsageError) -> str:
-    """What is wrong in the words of click, and what to do."""
+    """What is wrong in the words of click, and where the help is."""
     command = error.ctx.command_path if error.ctx else "elmore"
-    hint = f"see `{command} --help`"
-    option, name = getattr(error, "option_name", None), getattr(error, "command_name", None)
-    if option is not None and error.ctx:
-        known = [opt for param in error.ctx.command.params for opt in param.opts]
-        what = f"{command} has no option {shown(option, 40)}"
-        return f"{what}; {_nearest(option, known) or hint}"
-    if name is not None and isinstance(error.ctx and error.ctx.command, click.Group):
-        known = error.ctx.command.list_commands(error.ctx)  # type: ignore[union-attr]
-        near = _nearest(name, known) or f"use one of {', '.join(known)}"
-        return f"{command} has no command '{shown(name, 40)}'; {near}"
     message = " ".join(error.format_message().split()).rstrip(".")
-    return f"{message[:1].lower()}{message[1:]}; {hint}"
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    """Guess what was meant; empty if nothing is similar."""
-    near = difflib.get_close_matches(word, known, 1, _SIMILAR)
-    return f"did you mean {near[0]}?" if near else ""
+    return f"{message[:1].lower()}{message[1:]}; see `{command} --help`"
 
 
 def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:

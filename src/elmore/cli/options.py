@@ -184,19 +184,11 @@ def layers(default: str | None = "mean", more: str = "") -> Any:
     return option(what, "CHOICE", type=_layers, default=default)
 
 
-def _tokenizer(value: str) -> str:
-    """A convention, or MODULE:FUNCTION."""
-    if ":" in value or value in CONVENTIONS:
-        return value
-    known = ", ".join(CONVENTIONS)
-    raise click.BadParameter(f"'{value}' is not one of {known}, or MODULE:FUNCTION")
-
-
 def tokenizer(default: str | None = None) -> Any:
     """--tokenizer."""
     own = "" if default else ", by default as the model's training text was"
     what = f"How raw text is split: {', '.join(CONVENTIONS)}, or MODULE:FUNCTION of your own{own}."
-    return option(what, "NAME", type=_tokenizer, default=default)
+    return option(what, "NAME", default=default)
 
 
 def output(what: str, *, required: bool = False) -> Any:
@@ -422,12 +414,6 @@ class TextInput:
     conllu: bool = flag("CoNLL-U, which .conllu files are without it.")
     tokenizer: str | None = tokenizer()
     limit: int | None = limit
-
-    def __post_init__(self) -> None:
-        if self.tokenized and self.split_sentences:
-            raise ConfigError("--tokenized and --split-sentences exclude each other; leave one out")
-        if self.conllu and self.column is not None:
-            raise ConfigError("--column and --conllu exclude each other; leave one out")
 
     def options(self) -> dict[str, Any]:
         """As keywords of `elmore.bulk` and `elmore.senses`."""
