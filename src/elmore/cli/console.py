@@ -8,7 +8,7 @@ import logging
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,31 @@ class _OneLine(logging.Formatter):
 def one_line(message: object) -> str:
     """Make any message fit into one line of bounded length."""
     return shown(message, _MAX_CHARACTERS)
+
+
+def described(facts: Mapping[str, Any], indent: str = "") -> str:
+    """Facts for people: a line for each, tables in tables indented."""
+    lines = []
+    for key, value in facts.items():
+        name = f"{indent}{shown(key.replace('_', ' '))}"
+        if isinstance(value, Mapping) and value:
+            lines += [name, described(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            rows = (", ".join(f"{k} {_fact(v)}" for k, v in row.items()) for row in value)
+            lines += [f"{name:<20}{row}" for row in rows]
+        else:
+            lines.append(f"{name:<20}{_fact(value)}")
+    return "\n".join(lines)
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(v) if isinstance(v, list | tuple) else _fact(v) for v in value)
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.5g}"
+    return "none" if value is None else shown(value, 300)
 
 
 def several(n: int, noun: str) -> str:

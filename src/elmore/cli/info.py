@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from elmore.base.io import sha256_stream
 from elmore.base.messages import shown
 from elmore.cli import options
-from elmore.cli.console import Console
+from elmore.cli.console import Console, described
+from elmore.cli.prepare import describe_prepared
 from elmore.errors import FormatError
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def info(
     MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default english.
     """
     report = _describe_any(options.model_path(path or ["english"]), verify)
-    console.result(report, "\n".join(_lines(report)))
+    console.result(report, described(report))
 
 
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
@@ -108,28 +110,18 @@ def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
 
 
 def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from elmore.corpus.prepared import COUNTS, Prepared
     from elmore.corpus.words import read_counts
 
     prepared = Prepared.open(path, verify=verify)
     # Sorted by count, so the first n words are the vocabulary of size n.
     counts = (count for _, count in read_counts(prepared.folder / COUNTS))
-    return {
-        "prepared": str(path),
-        "training": asdict(prepared.training),
-        "heldout": asdict(prepared.heldout),
-        "shards": len(prepared.shards),
-        "vocabulary": len(prepared.vocabulary),
-        "tokenizer": prepared.tokenizer,
-        "not_in_the_vocabulary": f"{prepared.oov_rate:.2%} of the training tokens",
-        "coverage": {
-            f"{size:,} words": f"{covered / prepared.n_tokens:.2%} of the tokens, each at least "
-            f"{last:,} times"
-            for size, last, covered in _coverage(counts)
-        },
+    coverage = {
+        f"{size:,} words": f"{covered / prepared.n_tokens:.2%} of the tokens, each at least "
+        f"{last:,} times"
+        for size, last, covered in _coverage(counts)
     }
+    return {**describe_prepared(prepared), "coverage": coverage}
 
 
 def _coverage(counts: Iterator[int]) -> Iterator[tuple[int, int, int]]:
@@ -198,17 +190,8 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
         "layers": config.n_layers,
         "parameters": count_parameters(config),
         "languages": _languages(checkpoint),
-        "tokens": _tokens(checkpoint),
-        "lstm": {
-            "dim": config.lstm.dim,
-            "projection_dim": config.lstm.projection_dim,
-            "layers": config.lstm.n_layers,
-            "directions": len(config.directions),
-            "cell_clip": config.lstm.cell_clip,
-            "proj_clip": config.lstm.proj_clip,
-            "skip_connections": config.lstm.skip_connections,
-            "mixed": config.lstm.mixed,
-        },
+        "alphabet": None if checkpoint.alphabet is None else checkpoint.alphabet.kind,
+        **dataclasses.asdict(config),
         "tokenizer": checkpoint.tokenizer,
         "vocabulary": None if checkpoint.vocabulary is None else len(checkpoint.vocabulary),
         "softmax": checkpoint.softmax is not None,
@@ -234,24 +217,6 @@ def _languages(checkpoint: Checkpoint) -> str | None:
     return ", ".join(map(str, known)) if isinstance(known, list) else known or None
 
 
-def _tokens(checkpoint: Checkpoint) -> dict[str, Any]:
-    tokens = checkpoint.config.tokens
-    result: dict[str, Any] = {}
-    if tokens.n_characters and checkpoint.alphabet is not None:
-        result |= {
-            "alphabet": checkpoint.alphabet.kind,
-            "characters": tokens.n_characters,
-            "max_chars": tokens.max_chars,
-            "char_dim": tokens.char_dim,
-            "filters": [list(pair) for pair in tokens.filters],
-            "activation": tokens.activation,
-            "highways": tokens.n_highway,
-        }
-    if tokens.n_words:
-        result |= {"words": tokens.n_words, "word_dim": tokens.word_dim}
-    return {**result, "projected": tokens.projected}
-
-
 def _files(source: Source) -> Iterator[dict[str, Any]]:
     for name in source.names():
         if not name.lower().endswith(_MODEL_FILES) and not _SHARD.search(name):
@@ -259,21 +224,3 @@ def _files(source: Source) -> Iterator[dict[str, Any]]:
         # A link or FIFO next to the model is not part of it.
         with contextlib.suppress(FormatError), closing(source.open(name)) as stream:
             yield {"name": name, "bytes": source.size(name), "sha256": sha256_stream(stream)}
-
-
-def _lines(report: dict[str, Any], indent: str = "") -> Iterator[str]:
-    for key, value in report.items():
-        if key == "files":
-            for f in value:
-                yield f"{'file':<20}{f['name']}: {f['bytes']:,} bytes, SHA-256 {f['sha256']}"
-        elif key == "notes":
-            for name, text in value.items():
-                yield f"{'note':<20}{shown(name)}: {shown(text, 300)}"
-        elif isinstance(value, dict):
-            yield f"{indent}{key.replace('_', ' ')}"
-            yield from _lines(value, indent + "  ")
-        else:
-            words = {None: "none", True: "yes", False: "no"}
-            text = f"{value:,}" if type(value) is int else shown(value, 300)
-            known = words[value] if value is None or isinstance(value, bool) else text
-            yield f"{indent + key.replace('_', ' '):<20}{known}"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmore.cli import options
-from elmore.cli.console import Console, check_new
+from elmore.cli.console import Console, check_new, described
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.cli.options import TextInput
+    from elmore.corpus.prepared import Prepared
+    from elmore.corpus.words import VocabularyChoice
 
 _EXAMPLES = """\
   elmore prepare corpus/*.txt.gz -o data/
@@ -62,6 +64,7 @@ def prepare(
     INPUT are UTF-8 text files or patterns (plain, gz, bz2, xz or zst).
     """
     from elmore.corpus.prepare import prepare as prepare_corpus
+    from elmore.corpus.words import VocabularyChoice
 
     # A file whose name is a number can be written as ./50000.
     words = int(vocabulary) if vocabulary is not None and vocabulary.isdecimal() else vocabulary
@@ -75,7 +78,8 @@ def prepare(
     if output.suffix == ".txt":
         if isinstance(words, str):
             raise ConfigError("--vocabulary FILE is a vocabulary already; pass a number of words")
-        _write_vocabulary(text.inputs, output, force, words, min_count, console, reading)
+        choice = VocabularyChoice(words, min_count)
+        _write_vocabulary(text.inputs, output, force, choice, console, reading)
         return
     start = time.perf_counter()
     with console.progress("tokens") as progress:
@@ -93,11 +97,20 @@ def prepare(
             **reading,
         )
     seconds = time.perf_counter() - start
-    train, held = prepared.training, prepared.heldout
-    facts = {
-        "output": str(prepared.folder),
-        "training": asdict(train),
-        "heldout": asdict(held),
+    speed = (prepared.training.tokens + prepared.heldout.tokens) / max(seconds, 0.01)
+    facts = describe_prepared(prepared)
+    console.done(
+        {**facts, "seconds": round(seconds, 2)},
+        f"{described(facts)}\nwrote '{prepared.folder}', {speed:,.0f} tokens per second",
+    )
+
+
+def describe_prepared(prepared: Prepared) -> dict[str, Any]:
+    """What `elmore prepare` reports, and `elmore info` later."""
+    return {
+        "prepared": str(prepared.folder),
+        "training": asdict(prepared.training),
+        "heldout": asdict(prepared.heldout),
         "shards": len(prepared.shards),
         "vocabulary": len(prepared.vocabulary),
         "oov_rate": prepared.oov_rate,
@@ -105,52 +118,34 @@ def prepare(
         "tokenizer": prepared.tokenizer,
         "notes": list(prepared.notes),
         "digest": prepared.digest,
-        "seconds": round(seconds, 2),
     }
-    oov = f"not in it: {prepared.oov_rate:.2%} of the training tokens"
-    if held.tokens:
-        oov += f", {prepared.heldout_oov_rate:.2%} of the held-out ones"
-    lines = [
-        f"training: {train.tokens:,} tokens, {train.sentences:,} sentences, "
-        f"{train.documents:,} documents; shards: {len(prepared.shards)}",
-        f"held out: {held.tokens:,} tokens, {held.sentences:,} sentences, "
-        f"{held.documents:,} documents",
-        f"vocabulary: {len(prepared.vocabulary):,} words; {oov}",
-        f"time: {seconds:.1f} s, "
-        f"{(train.tokens + held.tokens) / max(seconds, 0.01):,.0f} tokens per second",
-        *(f"note: {note}" for note in prepared.notes),
-        f"wrote '{prepared.folder}'",
-    ]
-    console.done(facts, "\n".join(lines))
 
 
 def _write_vocabulary(
     inputs: tuple[str, ...],
     output: Path,
     force: bool,
-    size: int | None,
-    min_count: int | None,
+    choice: VocabularyChoice,
     console: Console,
     reading: dict[str, Any],
 ) -> None:
     """Count the words of the text and write the most frequent ones."""
     from elmore.base.atomic import atomic_file
     from elmore.corpus.prepare import count_words
-    from elmore.corpus.words import VocabularyChoice
 
-    choice = VocabularyChoice(size, min_count)
     check_new(output, force=force)
     with console.progress("tokens") as progress:
         counts = count_words(inputs, progress=progress, **reading)
     words = choice.make(counts)
     with atomic_file(output, overwrite=force) as stream:
         stream.write(words.to_bytes())
-    missing = 1 - counts.covered(words) / counts.n_tokens
-    facts = {"words": len(words), "types": len(counts), "tokens": counts.n_tokens}
-    approximate = "\nnote: counts are approximate, because rare words were dropped to save memory"
-    console.done(
-        {**facts, "oov_rate": missing, "output": str(output)},
-        f"{len(words):,} words, <S> </S> <UNK> included, cover {1 - missing:.2%} of "
-        f"{counts.n_tokens:,} tokens; the text has {len(counts):,} different words"
-        f"{approximate if counts.pruned else ''}",
-    )
+    facts = {
+        "output": str(output),
+        "words": len(words),
+        "types": len(counts),
+        "tokens": counts.n_tokens,
+        "oov_rate": 1 - counts.covered(words) / counts.n_tokens,
+        # Rare words are dropped where memory is short.
+        "approximate": counts.pruned,
+    }
+    console.done(facts, described(facts))
