@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
+import re
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -40,21 +38,9 @@ _EXAMPLES = """\
 The exit code is 1 if something failed. Notes are only worth knowing.
 """
 
-# What each extra brings, by import name.
-EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "torch": ("torch",),
-    "train": ("torch", "zstandard", "tensorboard"),
-    "plot": ("matplotlib",),
-    "analyze": ("matplotlib", "sklearn"),
-    "hub": ("huggingface_hub",),
-    "parquet": ("pyarrow",),
-    "tasks": ("torch", "sklearn", "seqeval"),
-    "serve": ("fastapi", "uvicorn", "prometheus_client"),
-    "sklearn": ("sklearn", "pandas"),
-    "spacy": ("spacy",),
-    "ray": ("ray",),
-    "spark": ("pyspark",),
-}
+# A package of an extra, in the metadata of the installed elmore.
+_REQUIREMENT = re.compile(r"([\w.-]+).*; *extra *== *['\"]([\w-]+)['\"]")
+_FOR_DEVELOPERS = ("all", "dev", "docs", "test")
 # Tokens per second and thread of the English model in bulk, on a server processor with AVX-512.
 _EXPECTED = 8_000
 # Below this share of it, something is wrong or the machine is busy.
@@ -104,9 +90,8 @@ def doctor(*, offline: bool = options.offline, console: Console) -> None:
 
 def _versions() -> Check:
     facts = {"elmore": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "h5py", "safetensors"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            facts[name] = metadata.version(name)
+    packages = ("torch", "numpy", "h5py", "safetensors")
+    facts |= {name: metadata.version(name) for name in packages if _has(name)}
     facts["platform"] = platform.platform()
     return Check(None, ", ".join(f"{k} {v}" for k, v in facts.items()), facts)
 
@@ -130,16 +115,24 @@ def _threads() -> Check:
 
 
 def _extras() -> Check:
-    missing = {
-        extra: [module for module in modules if find_spec(module) is None]
-        for extra, modules in EXTRAS.items()
-    }
+    missing: dict[str, list[str]] = {}
+    for requirement in metadata.requires("elmore") or () if _has("elmore") else ():
+        found = _REQUIREMENT.match(requirement)
+        if found and found[2] not in _FOR_DEVELOPERS:
+            missing.setdefault(found[2], []).extend([] if _has(found[1]) else [found[1]])
     there = [extra for extra, modules in missing.items() if not modules]
     text = f"installed: {', '.join(there) or 'none'}"
     lacking = [f"{extra} ({', '.join(m)})" for extra, m in missing.items() if m]
     if lacking:
         text += f"; missing: {', '.join(lacking)}"
     return Check(None, text, {"installed": there, "missing": missing})
+
+
+def _has(package: str) -> bool:
+    try:
+        return bool(metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def _cache() -> Check:
