@@ -1,14 +1,5 @@
 """Every error that elmore raises on purpose.
 
-    ElmoreError(Exception)
-    ├─ InputError          text, dataset or label that cannot be used; carries file and line
-    ├─ ConfigError         bad option, flag or recipe value            (also ValueError)
-    ├─ FormatError         unreadable, unknown or mis-shaped checkpoint
-    ├─ ModelNotFound       unknown name; lists the nearest             (also FileNotFoundError)
-    ├─ MissingExtra        optional package absent; names the extra    (also ImportError)
-    ├─ NativeError         ELMORE_NATIVE=require cannot be met
-    └─ ResumeError         run folder does not fit the recipe
-
 A message is one line: what is wrong, with the value; what to do. No capital, no full stop.
 """
 
@@ -46,7 +37,7 @@ class ElmoreError(Exception):
 
 
 class InputError(ElmoreError):
-    """Report text, a dataset or a label that cannot be used.
+    """Text, a dataset or a label cannot be used.
 
     Args:
         message: what is wrong and what to do.
@@ -64,24 +55,24 @@ class InputError(ElmoreError):
 
 
 class ConfigError(ElmoreError, ValueError):
-    """Report a bad option, flag or recipe value."""
+    """An option, flag or recipe value is bad."""
 
 
 class FormatError(ElmoreError):
-    """Report a checkpoint that is unreadable, unknown or of the wrong shape."""
+    """A checkpoint is unreadable, unknown or of the wrong shape."""
 
 
 class ModelNotFound(ElmoreError, FileNotFoundError):
-    """Report a model name or path that leads nowhere."""
+    """A model's name is unknown, or its path leads nowhere; lists the nearest."""
 
 
 class MissingExtra(ElmoreError, ImportError):
-    """Report an optional package that is not installed, and the extra that brings it."""
+    """An optional package is not installed; names the extra that brings it."""
 
 
 class NativeError(ElmoreError):
-    """Report that ELMORE_NATIVE=require cannot be met."""
+    """ELMORE_NATIVE=require cannot be met."""
 
 
 class ResumeError(ElmoreError):
-    """Report a run folder that does not fit what it should resume."""
+    """A run folder does not fit what it should resume."""
