@@ -125,7 +125,7 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
     bad.write_text("1\tIt\n")
     model = ["--model", tiny_folder]
     for code, message, arguments in [
-        (2, "no command 'ner'", ["ner", corpus, *model]),
+        (2, "no such command 'ner'", ["ner", corpus, *model]),
         (2, "missing command", []),
         (2, "missing argument 'TEST'", ["pos", *treebank[:2], *model]),
         (2, "unexpected extra argument", ["wsd", *treebank[:2], *model]),

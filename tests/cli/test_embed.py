@@ -41,11 +41,11 @@ def test_jsonl_file_equals_the_api(cli, tiny_elmo, tiny_folder, text, tmp_path):
     assert records[1] == {"tokens": [], "spans": [], "vectors": []}
 
 
-@pytest.mark.parametrize("layers", ["mean", "top", "0", "2", "0.25,0.5,0.25"])
+@pytest.mark.parametrize("layers", ["mean", "top", "2", "0.25,0.5,0.25"])
 def test_layers_equal_the_api(cli, tiny_elmo, tiny_folder, text, tmp_path, layers):
     out = tmp_path / "out.npz"
     assert cli("embed", text, "--model", tiny_folder, "-o", out, "--layers", layers).code == 0
-    choice = {"0": 0, "2": 2, "0.25,0.5,0.25": [0.25, 0.5, 0.25]}.get(layers, layers)
+    choice = {"2": 2, "0.25,0.5,0.25": [0.25, 0.5, 0.25]}.get(layers, layers)
     expected = tiny_elmo.embed(LINES, layers=choice)
     with np.load(out) as found:
         assert sorted(found.files) == ["0", "1", "2"]
@@ -69,14 +69,6 @@ def test_hdf5_has_the_layout_of_the_old_command(cli, tiny_elmo, tiny_folder, tex
         assert json.loads(index[0]) == {line: str(k) for k, line in enumerate(LINES)}
 
 
-def test_float16(cli, tiny_elmo, tiny_folder, text, tmp_path):
-    out = tmp_path / "out.npz"
-    assert cli("embed", text, "--model", tiny_folder, "-o", out, "--dtype", "float16").code == 0
-    with np.load(out) as found:
-        assert found["0"].dtype == np.float16
-        np.testing.assert_allclose(found["0"], tiny_elmo.embed(LINES[0]), atol=1e-3)
-
-
 def test_hdf5_without_the_index(cli, tiny_folder, text, tmp_path):
     out = tmp_path / "out.h5"
     flags = ["--no-sentence-index", "--layers", "top"]
@@ -87,37 +79,12 @@ def test_hdf5_without_the_index(cli, tiny_folder, text, tmp_path):
         assert file["1"].shape == (0, 32)
 
 
-@pytest.mark.parametrize("kind", ["mean", "max", "first", "last"])
-def test_pooled_matrix(cli, tiny_elmo, tiny_folder, text, tmp_path, kind):
-    out = tmp_path / "out.npz"
-    assert cli("embed", text, "--model", tiny_folder, "-o", out, "--pool", kind).code == 0
-    with np.load(out) as found:
-        assert found.files == ["vectors"]
-        np.testing.assert_allclose(found["vectors"], tiny_elmo.encode(LINES, pool=kind), atol=1e-5)
-
-
 def test_pooled_layers(cli, tiny_elmo, tiny_folder, text, tmp_path):
     flags = ["--pool", "mean", "--layers", "all"]
     records = cli("embed", text, "--model", tiny_folder, *flags).records()
     expected = tiny_elmo.layers(LINES[0]).values.mean(axis=1)
     np.testing.assert_allclose(records[0]["layers"], expected, atol=1e-5)
     assert np.asarray(records[1]["layers"]).shape == (3, 32)
-    vector = cli("embed", text, "--model", tiny_folder, "--pool", "max").records()[0]["vector"]
-    assert len(vector) == 32
-
-
-def test_tokenized_splits_at_spaces_only(cli, tiny_elmo, tiny_folder):
-    line = "don't  U+\u00a0A \u3000 x\u2028y ."
-    result = cli("embed", "--model", tiny_folder, "--tokenized", stdin=f"{line}\n".encode())
-    [record] = result.records() if "\u2028" not in result.out else [json.loads(result.out)]
-    assert record["tokens"] == ["don't", "U+\u00a0A", "\u3000", "x\u2028y", "."]
-    assert "spans" not in record
-    np.testing.assert_allclose(
-        record["vectors"],
-        tiny_elmo.embed([record["tokens"]], tokenized=True)[0],
-        rtol=1e-5,
-        atol=1e-5,
-    )
 
 
 def test_split_sentences(cli, tiny_folder):
@@ -229,10 +196,6 @@ def test_json_summary(cli, tiny_folder, text, tmp_path):
     assert result.err == ""
 
 
-def test_quiet_says_nothing(cli, tiny_folder, text):
-    assert cli("embed", text, "--model", tiny_folder, "-q").err == ""
-
-
 def test_failure_leaves_the_old_file(cli, tiny_folder, tmp_path):
     for suffix in ("jsonl", "npz", "hdf5"):
         out = tmp_path / f"out.{suffix}"
@@ -304,30 +267,6 @@ def test_sense_vectors_equal_the_api(cli, lm_model: Path, text, tmp_path):
     file = tmp_path / "words.jsonl"
     cli("embed", text, "--model", lm_model, "--view", "substitutes", "-o", file)
     assert [json.loads(line) for line in file.read_text("utf-8").splitlines()] == records
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--layers", "top"], "neither layers nor pooling"),
-        (["--pool", "mean"], "neither layers nor pooling"),
-        (["--workers", 2, "-o", "folder"], "use `elmore index`"),
-        (["-o", "x.npz"], "pass -f jsonl"),
-    ],
-)
-def test_what_senses_do_not_have(cli, lm_model: Path, text, more, message):
-    result = cli("embed", text, "--model", lm_model, "--view", "substitutes", *more)
-    assert result.code == 2
-    assert message in result.err
-    assert result.err.count("\n") == 1
-
-
-def test_sense_vectors_need_a_softmax(cli, tiny_folder: Path, text, tmp_path):
-    out = tmp_path / "out.npz"
-    result = cli("embed", text, "--model", tiny_folder, "--view", "senses", "-o", out)
-    assert result.code == 2
-    assert "no softmax" in result.err
-    assert not out.exists()
 
 
 def test_verbose_says_where_the_time_goes(cli, tiny_folder, tmp_path):

@@ -122,47 +122,6 @@ def test_the_tokenizer_of_the_command_line(cli: Any, trained: Path) -> None:
     assert [line.split("\t")[0] for line in spaces] == ["Ada,Bo", "met", "Ada", ""]
 
 
-def test_results_can_be_read_again(
-    cli: Any, trained: Path, tiny_elmo: Elmo, tmp_path: Path
-) -> None:
-    joined = cli("predict", trained / "plain", "Ada fell", "--format", "conll")
-    assert joined.out == "Ada\tN\tX\nfell\tV\tY\n\n"
-    task = make("tag", tiny_elmo, schedule__epochs="20")
-    task.fit([["Ada", "fell"]] * 4, [["C++", "D"]] * 4)
-    task.save(tmp_path / "own")
-    own = cli("predict", tmp_path / "own", "Ada fell", "--format", "conll")
-    assert own.out == "Ada\tC++\nfell\tD\n\n"
-    refused = cli("predict", trained / "tag", "It fell", "-o", tmp_path / "out.xls")
-    assert refused.code == 2
-    assert "no format has the suffix .xls; use --format" in refused.err
-
-
-def test_tables_in_predict(cli: Any, trained: Path, tmp_path: Path) -> None:
-    table, plain = tmp_path / "new.csv", tmp_path / "new.txt"
-    table.write_text("id,text\n1,A true joy\n2,Mess\n", encoding="utf-8")
-    plain.write_text("A true joy\nMess\n", encoding="utf-8")
-    use = ["predict", trained / "classify"]
-    assert cli(*use, table).out == cli(*use, plain).out
-    assert len(cli(*use, table, "--column", "id").out.splitlines()) == 2
-    assert "--column is for .csv" in cli(*use, plain, "--column", "id").err
-
-
-def test_misuse(cli: Any, trained: Path) -> None:
-    for words, message in (
-        (["predict", "pos", "no-such.txt"], "'no-such.txt' does not exist"),
-        (["predict", trained / "nothing", "It fell"], "is not a trained model; use "),
-        (["predict", trained / "tag", "It", "fell"], "does not exist"),
-        (["predict", "sentiment", "--column", "a"], "--column is for .csv, .tsv and .jsonl files"),
-        (["predict", "sentiment", "It fell", "--column", "a"], "not 'It fell'"),
-        (["predict", trained / "classify", "It fell", "--tokenized"], "for text files and taggers"),
-        (["train", "ner", "x", "-o", "y", "--column", "z"], "--column: only for tag and classify"),
-    ):
-        result = cli(*words)
-        assert result.code != 0
-        assert message in result.err
-        assert len(result.err.splitlines()) == 1
-
-
 def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     data, out = tmp_path / "data.tsv", tmp_path / "out"
     rows = "".join(f"{text}\t{label}\n" for text, label in CLASSIFY * 3)
@@ -175,21 +134,6 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     assert {"labels", "against a baseline", "learning curve", "classes"} <= set(tables)
     assert tables["learning curve"][-1]["examples"] == 20
     assert tables["labels"][0]["training"] + tables["labels"][0]["held out"] == 12
-    seeds = [
-        *train,
-        "--curve",
-        "--seeds",
-        2,
-        "--set",
-        "schedule.epochs=1",
-        "--json",
-        "--threads",
-        1,
-    ]
-    seeds[seeds.index(out)] = tmp_path / "seeds"
-    result = cli(*seeds)
-    assert result.code == 0, result.err
-    assert json.loads(result.out)["tables"]["learning curve"][-1]["examples"] == 20
     picture = tmp_path / "confusions.svg"
     result = cli("evaluate", out, data, *columns, "--plot", picture)
     assert result.code == 0, result.err
@@ -224,14 +168,3 @@ def test_the_models_that_ship_fit_the_model_that_ships(task: str) -> None:
             assert [span.label for span in found.spans][:4] == ["NP", "VP", "PP", "NP"]
         if name == "sentiment":
             assert found.label == "positive"
-    root = Path(elmore_models())
-    total = sum(f.stat().st_size for place in root.glob(f"{task}-*") for f in place.iterdir())
-    assert total < 4e6
-    for place in root.glob(f"{task}-*"):
-        assert "licence of the data" in (place / "README.md").read_text()
-
-
-def elmore_models() -> str:
-    import elmore
-
-    return str(Path(elmore.__file__).parent / "models")

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from small_tasks import NAMES, QUICK, SIZES, write_data
 
-from elmore.training.bilm.recipe import TASK_RECIPES, recipe_names
-
 PLAIN = {
     "tag": b"Ada lives in Rome .\n",
     "classify": b"A joy .\nA mess. I left.\n",
@@ -80,24 +78,10 @@ def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("train parsing x -o {t}/o", "is not one of"),
-        ("train ner -o {t}/o --no-elmo", "missing argument 'INPUT"),
-        ("train ner {d} --no-elmo", "missing option '-o'"),
-        ("train ner {d} -o {t}/o --no-elmo --model {m}", "leave one out"),
-        ("train ner {d} -o {t}/o --no-elmo --seeds 0", "not in the range"),
-        ("train ner {d} -o {t}/o --no-elmo --trained {t}", "no option --trained"),
         ("train ner {d} -o {t}/o --no-elmo --recipe srl-laptop", "unknown key"),
         ("train ner {d} -o {t}/o --no-elmo --recipe lapto", "no recipe is called"),
         ("train ner {d} -o {t}/o --no-elmo --set model.dropout=2", "model.dropout=2"),
-        ("train ner {d} -o {t}/o --no-elmo --set data.batch_size=-1", "data.batch_size=-1"),
-        ("train ner {d} -o {t}/o --no-elmo --set optimizer.lr=-1", "optimizer.lr=-1"),
-        ("train ner {d} -o {t}/o --no-elmo --set elmo.dropout=1", "elmo.dropout=1"),
-        ("evaluate {t}", "missing argument 'INPUT"),
-        ("evaluate {t} {d} --dev {d}", "no option --dev"),
-        ("predict {t} {d} --seeds 3", "no option --seeds"),
-        ("predict {t} {d} --precision int8", "--precision needs --model"),
         ("train ner {d} -o {t}/o --no-elmo --device foo", "device='foo' cannot be used"),
-        ("train ner {d} -o {t}/o --no-elmo --cache-gb 0", "not in the range"),
     ],
 )
 def test_misuse(arguments: str, message: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
@@ -117,18 +101,6 @@ def test_bad_files_end_with_one_line(cli: Any, tmp_path: Path) -> None:
     assert result.code == 1
     assert "bad.conll:2: 1 columns, expected 2" in result.err
     assert not (tmp_path / "out").exists()
-    result = cli("predict", tmp_path, stdin=b"x\n")
-    assert result.code == 1
-    assert "is not a trained model" in result.err
-
-
-def test_files_to_test_on_are_read_before_the_training(cli: Any, tmp_path: Path) -> None:
-    data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
-    result = cli(*train, "--test", tmp_path / "tset.conll")
-    assert result.code == 1
-    assert "tset.conll" in result.err
-    assert not out.exists()
 
 
 def test_how_the_bilm_computes(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
@@ -207,15 +179,6 @@ def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:
         assert (result.code, len(result.records())) == (0, 2)
 
 
-def test_recipes_are_listed_and_shown(cli: Any) -> None:
-    names = recipe_names(TASK_RECIPES)
-    assert {f"{name}-laptop" for name in NAMES} <= set(names)
-    assert {f"{name}-paper" for name in NAMES if name not in ("tag", "classify")} <= set(names)
-    listed = cli("pretrain", "--recipes").out
-    assert all(name in listed for name in names)
-    assert "[elmo]" in cli("pretrain", "--show-recipe", "ner-paper").out
-
-
 def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     data = write_data("ner", tmp_path)
     study = [data, data, "--model", tiny_folder, *settings("ner")]
@@ -231,16 +194,3 @@ def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     assert picture.stat().st_size > 1000
     result = cli("analyze", "sample-size", *study, "--shares", "1", "--task", "ner")
     assert result.code == 0, result.err
-    for arguments, message in (
-        (["mix"], "missing argument 'FOLDER"),
-        (["mix", trained, "--model", tiny_folder], "no option --model"),
-        (["mix", trained, "--no-random"], "no option --no-random"),
-        (["layers", data, "--model", tiny_folder], "missing argument 'DEV'"),
-        (["layers", *study, "--shares", "1"], "no option --shares"),
-        (["sample-size", *study, "--shares", "x"], "use numbers"),
-        (["pos", data, data, data, "--model", tiny_folder, "--task", "ner"], "no option --task"),
-        (["layers", *study, "--limit", "3"], "no option --limit"),
-    ):
-        result = cli("analyze", *arguments)
-        assert result.code == 2, arguments
-        assert message in result.err

@@ -10,7 +10,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from small_models import DATA
 from small_tasks import quick_recipe, task_class, write_data
 
 from elmore import Elmo
@@ -20,14 +19,14 @@ from elmore.formats import allennlp_hdf5
 def test_info_describes_a_folder(cli, tiny_folder: Path, tiny_elmo: Elmo):
     result = cli("info", tiny_folder)
     assert (result.code, result.err) == (0, "")
-    for part in ("folder", "parameters", "skip connections", "SHA-256", "float32"):
+    for part in ("folder", "parameters", "skip connections", "sha256", "float32"):
         assert part in result.out
     report = json.loads(cli("info", tiny_folder, "--json").out)
     assert (report["format"], report["dim"], report["layers"]) == ("folder", 32, 3)
     weights = sum(array.size for array in tiny_elmo.checkpoint.weights.values())
     assert report["parameters"] == weights
     assert report["lstm"]["cell_clip"] == 3
-    assert report["tokens"]["alphabet"] == "bytes"
+    assert report["alphabet"] == "bytes"
     for file in report["files"]:
         data = (tiny_folder / file["name"]).read_bytes()
         assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
@@ -46,24 +45,12 @@ def test_info_reads_every_weight_on_request(cli, tiny_checkpoint, tmp_path):
     assert "CNN/W_cnn_0" in result.err
 
 
-def test_info_compares_the_checksums_of_tensorflow(cli, tmp_path):
-    folder = shutil.copytree(DATA / "tf1_characters", tmp_path / "model")
-    data = folder / "model.ckpt-7.data-00000-of-00001"
-    raw = bytearray(data.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    data.write_bytes(raw)
-    assert cli("info", folder).code == 0
-    result = cli("info", folder, "--verify")
-    assert result.code == 1
-    assert "checksum" in result.err or "CRC" in result.err
-
-
 def test_info_of_two_files_and_a_zip(cli, tiny_checkpoint, tmp_path):
     folder = tmp_path / "old"
     allennlp_hdf5.write(tiny_checkpoint, folder)
     report = json.loads(cli("info", folder / "options.json", folder / "weights.hdf5", "--json").out)
-    assert (report["format"], report["precision"]) == ("allennlp", "float32")
-    assert report["tokenizer"] == "billion-word"
+    assert (report["format"], report["tokenizer"]) == ("allennlp", "billion-word")
+    assert "nobody states" in report["notes"]["tokenizer"]
     shutil.make_archive(str(tmp_path / "model"), "zip", folder)
     packed = json.loads(cli("info", tmp_path / "model.zip", "--json").out)
     assert [file["sha256"] for file in packed["files"]] == [
@@ -97,7 +84,7 @@ def test_info_of_a_run(cli, tiny_folder, tmp_path):
     assert (found["model"], found["dim"]) == (str(tmp_path / "best"), 32)
 
 
-@pytest.mark.parametrize("flags", [[], ["--to", "allennlp"], ["--no-verify"]])
+@pytest.mark.parametrize("flags", [["--to", "allennlp"], ["--no-verify"]])
 def test_convert_keeps_the_vectors(cli, tiny_elmo, tiny_folder, tmp_path, flags):
     out = tmp_path / "new"
     result = cli("convert", tiny_folder, "-o", out, *flags)
@@ -136,16 +123,6 @@ def test_int8_from_convert_to_info_and_embed(cli, tiny_folder, text, tmp_path):
     assert quick == same != exact
 
 
-def test_convert_replaces_only_with_force(cli, tiny_folder, tmp_path):
-    out = tmp_path / "new"
-    base = ["convert", tiny_folder, "-o", out, "--no-verify"]
-    assert cli(*base).code == 0
-    result = cli(*base)
-    assert result.code == 2
-    assert "--force" in result.err
-    assert cli(*base, "--force").code == 0
-
-
 def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("elmore.cli.convert._TOLERANCE", {"float32": -1})
     result = cli("convert", tiny_folder, "-o", tmp_path / "new")
@@ -170,7 +147,3 @@ def test_info_of_an_index(cli, lm_model, text, tmp_path):
     report = json.loads(cli("info", out, "--verify", "--json").out)["index"]
     assert report["uses"] > 3
     assert "files compared" in report["checksums"]
-
-
-def test_info_names_the_language_of_the_included_models(cli):
-    assert "languages           en\n" in cli("info", "english").out

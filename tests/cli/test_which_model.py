@@ -27,16 +27,6 @@ def test_embed_and_info_use_english(cli, lines):
         assert json.loads(cli("info", *words, "--json").out) == described
 
 
-@pytest.mark.parametrize("verb", [["score"], ["score", "--total"], ["embed"]])
-def test_a_newcomer_names_a_file_or_nothing(cli, lines, verb):
-    plain = cli(*verb, lines, "-q")
-    assert (plain.code, plain.err) == (0, "")
-    for words in ([lines, "--model", "english"], ["--model", bundled_model(), lines]):
-        assert cli(*verb, *words).out == plain.out, words
-    stdin = cli(*verb, stdin=lines.read_bytes()).out
-    assert stdin.replace("stdin", str(lines)).split() == plain.out.split()
-
-
 @pytest.mark.parametrize("verb", ["embed", "score", "predict pos", "explore --word plant"])
 def test_an_argument_with_a_space_is_a_sentence(cli, lines, verb):
     assert cli(*verb.split(), "A plant grew .").out == cli(*verb.split(), lines).out
@@ -48,8 +38,7 @@ def test_an_argument_with_a_space_is_a_sentence(cli, lines, verb):
 def test_score_takes_sentences(cli, lines, tmp_path):
     one = cli("score", lines).out
     assert cli("score", "A plant grew .").out == one
-    both = cli("score", "A plant grew .", lines, "--model", "english").out
-    assert both == one * 2
+    assert cli("score", "A plant grew .", lines, "--model", bundled_model()).out == one * 2
     assert len(cli("score", "It fell. It rose.", "--split-sentences").records()) == 2
     assert len(cli("score", "It fell .\nIt rose .", "--limit", 1).records()) == 1
     (tmp_path / "a b.txt").write_text("It fell .\n")

@@ -51,27 +51,6 @@ def test_the_models_own_words(cli, text, tmp_path):
     assert {"It", "fell", "He", "said", "no"} <= set(keyed.index_to_key)
 
 
-@pytest.mark.parametrize(
-    ("flags", "part"),
-    [
-        ([], "missing option '-o'"),
-        (["-o", "-"], "pass -o FILE"),
-        (["-o", "x.bin"], "name the words with --words"),
-        (["-o", "x.bin", "--layers", "all"], "a word has one vector"),
-        (["-o", "x.bin", "--senses", "0"], "range"),
-        (["-o", "x.bin", "--words", "{w}", "--senses", "9", "--uses", "2"], "uses >= senses"),
-        (["-o", "x.bin", "--words", "{w}", "--layers", "7"], "layers 0..2"),
-    ],
-)
-def test_misuse(cli, tiny_folder: Path, text, words, tmp_path, monkeypatch, flags, part):
-    monkeypatch.chdir(tmp_path)
-    flags = [flag.format(w=words) for flag in flags]
-    result = cli("words", text, "--model", tiny_folder, *flags)
-    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert part in result.err
-    assert not (tmp_path / "x.bin").exists()
-
-
 @pytest.mark.parametrize("name", ["out.bin", "out.vec"])
 def test_words_without_context(
     cli, tiny_folder: Path, tiny_elmo: Elmo, words, tmp_path, name, monkeypatch
