@@ -41,5 +41,5 @@ def seeded(seed: int, *names: str | int) -> Iterator[None]:
 
     # Forked, so that the caller's own random numbers are not disturbed.
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(derive(seed, *names))
+        torch.manual_seed(derive(seed, *names))  # noqa: TID251 (inside fork_rng)
         yield
