@@ -26,16 +26,6 @@ N_CHARACTERS = 261
 HIGHWAY_PARTS = ("W_carry", "b_carry", "W_transform", "b_transform")
 SENTENCE_START, SENTENCE_END, UNKNOWN = "<S>", "</S>", "<UNK>"
 
-MUTATIONS = (
-    "no_cell_clip",
-    "no_proj_clip",
-    "no_forget_bias",
-    "no_residual",
-    "gate_order",
-    "reset_state",
-    "inverted_highway",
-)
-
 
 class State(NamedTuple):
     """The LSTM state between two batches: an explicit value which is never changed in place."""
@@ -99,7 +89,6 @@ class ReferenceElmo:
     """ELMo inference from options and the HDF5 arrays under their HDF5 names.
 
     ``vocabulary`` (one word per row of the array ``embedding``) is needed by word-input models.
-    ``mutate`` breaks exactly one thing (see MUTATIONS), to show that a test would notice it.
     ``clipped`` counts the values which the two clips have changed so far.
     """
 
@@ -108,13 +97,9 @@ class ReferenceElmo:
         options: Mapping[str, Any],
         weights: Mapping[str, np.ndarray],
         vocabulary: Sequence[str] | None = None,
-        mutate: str | None = None,
     ) -> None:
-        if mutate is not None and mutate not in MUTATIONS:
-            raise ValueError(f"unknown mutation {mutate!r}; known are {MUTATIONS}")
         self.options = options
         self.weights = {name: np.asarray(w, np.float64) for name, w in weights.items()}
-        self.mutate = mutate
         self.clipped = {"cell": 0, "projection": 0}
         self.cell_dim, self.projection_dim, self.n_layers = lstm_sizes(options)
         if self.cell_dim < self.projection_dim:
@@ -135,14 +120,6 @@ class ReferenceElmo:
         self.proj_clip = (lstm.get("proj_clip") or None) if self.has_projection else None
         self.residual = bool(lstm.get("use_skip_connections", False))
         self.forget_bias = 1.0  # added at run time by TensorFlow, not part of the file
-        if mutate == "no_cell_clip":
-            self.cell_clip = None
-        if mutate == "no_proj_clip":
-            self.proj_clip = None
-        if mutate == "no_forget_bias":
-            self.forget_bias = 0.0
-        if mutate == "no_residual":
-            self.residual = False
 
         self.word_rows: dict[str, int] | None = None
         if "char_cnn" in options:
@@ -159,11 +136,10 @@ class ReferenceElmo:
         options_path: str | Path,
         weights_path: str | Path,
         vocabulary: Sequence[str] | None = None,
-        mutate: str | None = None,
     ) -> ReferenceElmo:
         """Read options.json and weights.hdf5."""
         options = json.loads(Path(options_path).read_text(encoding="utf-8"))
-        return cls(options, read_hdf5(weights_path), vocabulary, mutate)
+        return cls(options, read_hdf5(weights_path), vocabulary)
 
     def _read_cell(self, direction: int, layer: int) -> Cell:
         prefixes = cell_prefixes(direction, layer, self.n_layers, self.one_direction)
@@ -212,8 +188,6 @@ class ReferenceElmo:
             w = {part: self.weights[f"CNN_high_{k}/{part}"] for part in HIGHWAY_PARTS}
             gate = sigmoid(x @ w["W_carry"] + w["b_carry"])
             transformed = relu(x @ w["W_transform"] + w["b_transform"])
-            if self.mutate == "inverted_highway":
-                gate = 1.0 - gate
             x = gate * transformed + (1.0 - gate) * x
 
         # Linear projection, which exists only if F differs from P.
@@ -235,8 +209,6 @@ class ReferenceElmo:
         """One step of TensorFlow's LSTMCell: x (P,), c (C,), h (P,) -> new c (C,), new h (P,)."""
         z = np.concatenate([x, h]) @ cell.kernel + cell.bias
         i, j, f, o = np.split(z, 4)  # input gate, candidate, forget gate, output gate
-        if self.mutate == "gate_order":
-            i, f, j, o = np.split(z, 4)
         c = sigmoid(f + self.forget_bias) * c + sigmoid(i) * np.tanh(j)
         c = self._clip("cell", c, self.cell_clip)  # the clipped value is used and carried
         h = sigmoid(o) * np.tanh(c)
@@ -263,8 +235,6 @@ class ReferenceElmo:
                 np.zeros((*shape, 0, self.cell_dim)), np.zeros((*shape, 0, self.projection_dim))
             )
         missing = max(0, n_rows - state.cell.shape[2])
-        if self.mutate == "reset_state":
-            state = State(np.zeros_like(state.cell), np.zeros_like(state.hidden))
         padding = ((0, 0), (0, 0), (0, missing), (0, 0))
         return State(np.pad(state.cell, padding), np.pad(state.hidden, padding))
 
