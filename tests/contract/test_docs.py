@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 import flair_stand_in
 import pytest
-from doc_blocks import Block, agrees, blocks_of, run_block
+from doc_blocks import Block, blocks_of, run_block
 from small_models import DATA, make_options, write_pair
 from small_tasks import write_data
 
-from elmore import Elmo, __version__
+from elmore import Elmo
 from elmore.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,44 +141,3 @@ def test_the_flags_that_a_page_names_exist(page: Path) -> None:
         for word in words[: words.index("--") if "--" in words else None]:
             if word.startswith("--"):
                 assert word.partition("=")[0] in {*known, "--help"}, f"{page.name}: elmore {line}"
-
-
-@pytest.mark.parametrize(
-    ("shown", "printed"),
-    [
-        ("a 0.50 b\n", "a   0.51 b"),
-        ("rows: 3\n", "rows: 3\n"),
-        ("first\n…\nlast 1.0", "first\nx\ny\nlast 1.0\n"),
-        ("(0.25, …)", "(0.25, 7, 8)"),
-        ("…\nlast", "last"),
-    ],
-)
-def test_what_agrees(shown: str, printed: str) -> None:
-    assert agrees(shown, printed)
-
-
-@pytest.mark.parametrize(
-    ("shown", "printed"),
-    [("a 0.50", "a 0.60"), ("rows: 3", "rows: 4"), ("a\n", "a\nb\n"), ("x … y", "x z")],
-)
-def test_what_does_not_agree(shown: str, printed: str) -> None:
-    assert not agrees(shown, printed)
-
-
-def test_a_page_that_shows_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ elmore --version\nelmore 9.9\n```\n", encoding="utf-8")
-    monkeypatch.delenv("ELMORE_DOCS", raising=False)
-    with pytest.raises(AssertionError, match=r"page\.md shows\nelmore 9\.9"):
-        run_block(page, blocks_of(page)[0], {})
-    monkeypatch.setenv("ELMORE_DOCS", "write")
-    run_block(page, blocks_of(page)[0], {})
-    expected = f"```console\n$ elmore --version\nelmore {__version__}\n```\n"
-    assert page.read_text(encoding="utf-8") == expected
-
-
-def test_a_command_that_fails_where_none_should(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ elmore nosuch\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError, match="exit code 2"):
-        run_block(page, blocks_of(page)[0], {})

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
-
-import pytest
 
 from contract.test_ladder import FILES, without_torch
 
@@ -26,23 +22,12 @@ def run(code: str) -> str:
     return done.stdout
 
 
-def test_import_elmore_loads_no_torch(record_property: pytest.FixtureRequest) -> None:
-    before = time.perf_counter()
-    run("pass")
-    empty = time.perf_counter() - before
-    loaded, seconds = json.loads(
-        run(
-            "import json, sys, time; t = time.perf_counter(); import elmore;"
-            "elmore.ElmoreError, elmore.BiLmConfig, elmore.__version__, dir(elmore);"
-            "t = time.perf_counter() - t;"
-            "print(json.dumps([sorted(m for m in sys.modules if '.' not in m), t]))"
-        )
+def test_import_elmore_loads_nothing_heavy() -> None:
+    out = run(
+        "import sys, elmore; elmore.ElmoreError, elmore.BiLmConfig, dir(elmore);"
+        "print({'torch', 'numpy', 'h5py', 'safetensors', 'tqdm'} & set(sys.modules))"
     )
-    record_property("import_elmore_seconds", seconds)
-    record_property("empty_python_seconds", empty)
-    print(f"import elmore: {seconds * 1000:.0f} ms (an empty python: {empty * 1000:.0f} ms)")
-    assert not {"torch", "numpy", "h5py", "safetensors", "tqdm"} & set(loaded)
-    assert seconds < 1
+    assert out == "set()\n"
 
 
 # Installed or not, nobody can import it after this.

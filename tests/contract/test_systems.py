@@ -6,14 +6,10 @@ it is there, and brings the one Windows module that elmore uses.
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from contract.test_ladder import FILES
 
@@ -106,16 +102,6 @@ def test_the_core_runs(tiny_folder: Path, tmp_path: Path) -> None:
         assert b"\r" not in (tmp_path / name).read_bytes()
 
 
-def test_the_suite_is_collected_without_posix() -> None:
-    """A name that Windows lacks may be used by a test, not by the file that holds it."""
-    command = [sys.executable, "-m", "pytest", "-p", "no_posix", "--collect-only", "-q", "tests"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(TESTS)])}
-    done = subprocess.run(
-        command, cwd=TESTS.parent, capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stdout[-2000:]
-
-
 def test_signals_end_a_command() -> None:
     """A process cannot end by a signal there; and os.kill would skip every `finally`."""
     code = """
@@ -135,61 +121,3 @@ with main._terminable():
 sys.exit(code - 143 if code else 1)
 """
     run(code)
-
-
-# ------------------------------------------------------------------------------------ what is read
-
-
-def calls(path: Path) -> list[tuple[str, ast.Call]]:
-    """All calls in a file, with the last part of the called name."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-            found.append((name, node))
-    return found
-
-
-def text_mode(name: str, call: ast.Call) -> str | None:
-    """The mode of a call that opens a text file; None for any other call."""
-    if name in ("read_text", "write_text"):
-        return name[0]
-    # Members of a zip archive are bytes, whatever the mode.
-    if name not in ("open", "fdopen") or "archive" in ast.unparse(call.func):
-        return None
-    values: list[Any] = [a.value for a in call.args if isinstance(a, ast.Constant)]
-    values += [k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)]
-    modes = [v for v in values if isinstance(v, str) and v and set(v) <= set("rwaxt+")]
-    return modes[0] if modes else None
-
-
-def test_text_files_name_their_encoding_and_newlines() -> None:
-    """Windows would write cp1252, and two characters at the end of each line."""
-    wrong = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        for name, call in calls(path):
-            mode = text_mode(name, call)
-            if mode is None:
-                continue
-            keywords = {keyword.arg for keyword in call.keywords}
-            named = [a.value for a in call.args if isinstance(a, ast.Constant)]
-            encoded = "encoding" in keywords or bool({"utf-8", "ascii"} & set(map(str, named)))
-            if not encoded or (mode[0] in "wax" and "newline" not in keywords):
-                wrong.append(f"{path.relative_to(SOURCE)}:{call.lineno}")
-    assert wrong == []
-
-
-POSIX = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "readline"}
-
-
-@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples", "tools"])
-def test_no_file_imports_a_posix_module_at_its_top(folder: str) -> None:
-    wrong = []
-    for path in sorted((SOURCE.parent / folder).rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            names = [alias.name for alias in getattr(node, "names", [])]
-            names += [getattr(node, "module", None) or ""]
-            if isinstance(node, ast.Import | ast.ImportFrom) and POSIX & set(names):
-                wrong.append(f"{path}:{node.lineno}")
-    assert wrong == []
