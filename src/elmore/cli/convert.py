@@ -47,10 +47,8 @@ def convert(
     no_verify: bool = options.flag("Do not embed a text with both models to compare them."),
     console: Console,
 ) -> None:
-    """Convert a model into another format or precision.
-
-    MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears under
-    its name only after it was verified.
+    """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears
+    under its name only after it was verified.
     """
     from elmore.formats import allennlp_hdf5, elmore_folder
 

@@ -67,7 +67,6 @@ class Check(NamedTuple):
 
 @options.verb(_EXAMPLES)
 def doctor(*, offline: bool = options.offline, console: Console) -> None:
-    """What works on this machine, and what does not."""
     checkpoint = read_checkpoint(bundled_model())
     checks = {
         "versions": _versions(),

@@ -105,10 +105,8 @@ def embed(
     model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
-    """Vectors for text.
-
-    INPUT is a UTF-8 text file with one sentence per line (plain, gz, bz2, xz or zst), or a sentence
-    in quotes; - or none reads stdin.
+    """INPUT is a UTF-8 text file with one sentence per line (plain, gz, bz2, xz or zst), or a
+    sentence in quotes; - or none reads stdin.
     """
     from elmore.embedding.results import value_shape
     from elmore.text.reading import check_rereadable

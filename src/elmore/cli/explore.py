@@ -50,10 +50,7 @@ def explore(
     model: ModelChoice = options.model("batch_tokens"),
     console: Console,
 ) -> None:
-    """Compare a word in several contexts, in the terminal.
-
-    SENTENCE is a sentence in quotes, or a text file with one per line; - or none reads stdin.
-    """
+    """SENTENCE is a sentence in quotes, or a text file with one per line; - or none reads stdin."""
     from elmore.language_model.word_uses import find_uses, shared_word, word_uses
 
     texts = [text for text in _texts(inputs) if text.strip()]

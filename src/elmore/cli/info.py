@@ -55,9 +55,8 @@ def info(
     ),
     console: Console,
 ) -> None:
-    """Describe a model, a trained task, an index of uses, or prepared text.
-
-    MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default english.
+    """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default
+    english.
     """
     report = _describe_any(options.model_path(path or ["english"]), verify)
     console.result(report, described(report))

@@ -39,7 +39,6 @@ def models(
     dry_run: bool = options.flag("With --prune: only list what would be deleted."),
     console: Console,
 ) -> None:
-    """List published models and delete downloads."""
     if prune:
         if language or downloaded:
             raise ConfigError("--prune takes names; leave --language and --downloaded out")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from elmore.cli.console import Console, several
+from elmore.cli.main import VERBS
 from elmore.config import ComputePrecision
 from elmore.errors import ConfigError, FormatError
 from elmore.text.tokenizer import CONVENTIONS
@@ -118,10 +119,12 @@ def declared(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def verb(examples: str, *, json: bool = True) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a command of a function; see `command`."""
+    """Make a command of a function; its help is the line of `VERBS` and the docstring."""
 
     def decorate(function: Callable[..., None]) -> click.Command:
-        name, help = function.__name__.replace("_", "-"), str(inspect.getdoc(function))
+        name = function.__name__.replace("_", "-")
+        [what] = (verbs[name] for verbs in VERBS.values() if name in verbs)
+        help = f"{what[:1].upper()}{what[1:]}.\n\n{inspect.getdoc(function) or ''}"
         return command(name, function, declared(function), help, examples, json=json)
 
     return decorate

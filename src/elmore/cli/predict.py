@@ -64,9 +64,7 @@ def predict(
     ),
     console: Console,
 ) -> None:
-    """Label text with a trained model.
-
-    MODEL is an included model, the folder of your own, or owner/name on the hub. INPUT is a text
+    """MODEL is an included model, the folder of your own, or owner/name on the hub. INPUT is a text
     file, a table, or a sentence in quotes; - or none reads stdin.
     """
     form = _format(form, output)

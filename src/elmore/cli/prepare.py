@@ -59,10 +59,7 @@ def prepare(
     shard_tokens: int = options.count(1_000_000, "Approximate tokens per shard."),
     console: Console,
 ) -> None:
-    """Turn text files into shards and a vocabulary to train on.
-
-    INPUT are UTF-8 text files or patterns (plain, gz, bz2, xz or zst).
-    """
+    """INPUT are UTF-8 text files or patterns (plain, gz, bz2, xz or zst)."""
     from elmore.corpus.prepare import prepare as prepare_corpus
     from elmore.corpus.words import VocabularyChoice
 

@@ -70,7 +70,7 @@ def pretrain(
     show_recipe: str | None = options.option("Print a recipe.", "NAME"),
     console: Console,
 ) -> None:
-    """Train a biLM on DATA, a folder made by `elmore prepare`."""
+    """DATA is a folder made by `elmore prepare`."""
     if recipes or show_recipe is not None:
         _print_recipes(show_recipe, console)
         return
@@ -210,7 +210,7 @@ def fine_tune(
     model: ModelChoice = options.model("precision", "batch_tokens", "start"),
     console: Console,
 ) -> None:
-    """Adapt a biLM to your text: INPUT are text files or patterns."""
+    """INPUT are text files or patterns."""
     # A run that is resumed remembers its text.
     if not inputs and not run.resume:
         raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")

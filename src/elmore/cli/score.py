@@ -66,9 +66,8 @@ def score(
     model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
-    """Probabilities of sentences and tokens, likely words, and perplexity.
-
-    INPUT is a text file with one sentence per line, or a sentence in quotes; - or none reads stdin.
+    """INPUT is a text file with one sentence per line, or a sentence in quotes; - or none reads
+    stdin.
     """
     kinds: tuple[Kind, ...] = ("tokens", "next", "previous", "substitutes", "total")
     flags = (per_token, following, previous, substitutes, total)

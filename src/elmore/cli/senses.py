@@ -84,10 +84,7 @@ def index(
     model: ModelChoice = options.model("start"),
     console: Console,
 ) -> None:
-    """Index the uses of words in a corpus, with their sense vectors.
-
-    INPUT are UTF-8 text files with one sentence per line (plain, gz, bz2, xz or zst).
-    """
+    """INPUT are UTF-8 text files with one sentence per line (plain, gz, bz2, xz or zst)."""
     from elmore.senses.indexing import build_index
     from elmore.text.reading import check_rereadable
 
@@ -153,10 +150,7 @@ def find(
     model: ModelChoice = _stored_model,
     console: Console,
 ) -> None:
-    """The uses of a word in an INDEX that are most similar to its use in TEXT.
-
-    INDEX is a folder that `elmore index` wrote, TEXT a sentence with one word in [brackets].
-    """
+    """INDEX is a folder that `elmore index` wrote, TEXT a sentence with one word in [brackets]."""
     from elmore.senses.index import Index
 
     check_report(output, *PICTURES, ".csv", force=force)
@@ -190,10 +184,8 @@ def senses(
     model: ModelChoice = _stored_model,
     console: Console,
 ) -> None:
-    """The uses of words, grouped by sense.
-
-    INDEX is a folder that `elmore index` wrote. Each WORD is a word, a list such as run,runs,ran,
-    or a pattern.
+    """INDEX is a folder that `elmore index` wrote. Each WORD is a word, a list such as
+    run,runs,ran, or a pattern.
     """
     from elmore.senses.groups import save_senses
     from elmore.senses.index import Index
@@ -245,10 +237,7 @@ def change(
     seed: int = options.seed,
     console: Console,
 ) -> None:
-    """Words that two corpora use differently.
-
-    OLD and NEW are folders that `elmore index` wrote.
-    """
+    """OLD and NEW are folders that `elmore index` wrote."""
     from elmore.senses.change import compare
     from elmore.senses.index import Index
 

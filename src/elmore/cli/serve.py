@@ -106,7 +106,6 @@ def serve(
     model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
-    """HTTP service with a demo page."""
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, "serve", "elmore serve")
     from elmore.serve import server

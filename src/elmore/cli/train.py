@@ -95,10 +95,7 @@ def train(
     model: ModelChoice = options.model("batch_tokens", "start"),
     console: Console,
 ) -> None:
-    """Train a tagger, a classifier or one of the paper's tasks on labelled files.
-
-    INPUT are labelled files (plain, gz, bz2, xz or zst).
-    """
+    """INPUT are labelled files (plain, gz, bz2, xz or zst)."""
     if no_elmo and model.model is not None:
         raise ConfigError("--no-elmo and --model exclude each other; leave one out")
     _check(task, columns, model.threads, curve=curve)
@@ -207,9 +204,7 @@ def evaluate(
     ),
     console: Console,
 ) -> None:
-    """Score a trained model on labelled files.
-
-    MODEL is the folder of `elmore train`, or the name of an included model; INPUT are labelled
+    """MODEL is the folder of `elmore train`, or the name of an included model; INPUT are labelled
     files.
     """
     from elmore.tasks.folder import find_model, load, read_facts

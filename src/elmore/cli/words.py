@@ -59,11 +59,9 @@ def words(
     model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
-    """Static word vectors in word2vec's format.
-
-    Without INPUT each word has the vector of its spelling, without context. With INPUT, text files
-    or - for stdin, it has the mean of its contextual vectors there, and words that do not occur are
-    left out.
+    """Without INPUT each word has the vector of its spelling, without context. With INPUT, text
+    files or - for stdin, it has the mean of its contextual vectors there, and words that do not
+    occur are left out.
     """
     from elmore.text.vocabulary import Vocabulary
     from elmore.text.word_vectors import write_word_vectors
