@@ -17,7 +17,6 @@ from elmore.embedding.vector_files import (
     VECTOR_FORMATS,
     Record,
     Settings,
-    check_format,
     write_vectors,
 )
 from elmore.errors import ConfigError
@@ -112,20 +111,21 @@ def embed(
     from elmore.text.reading import check_rereadable
 
     wanted = Output(layers=layers, pool=pool, dtype=dtype)
-    if not dry_run:
-        form = _format(form, output, pool)
-        if workers is None and shard_bytes is not None:
-            raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
-        if workers is not None and output is None:
-            raise ConfigError("--workers fills a folder; pass -o FOLDER")
-        if output is None and form != "jsonl":
-            raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
-        if output is None and console.json:
-            raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
-        if sentence_index is not None and form != "hdf5":
-            raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
-        if view != "layers":
-            _check_view(view, form, wanted, workers)
+    if dry_run:
+        text.check(console)
+        _predict(text, model.load(text.tokenizer), wanted, console)
+        return
+    form = _format(form, output)
+    if workers is None and shard_bytes is not None:
+        raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
+    if workers is not None and output is None:
+        raise ConfigError("--workers fills a folder; pass -o FOLDER")
+    if output is None and console.json:
+        raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
+    if sentence_index is not None and form != "hdf5":
+        raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
+    if view != "layers":
+        _check_view(view, form, wanted, workers)
     # Everything that can be wrong is found before anything slow is loaded.
     config = model.checkpoint.config
     shape = value_shape(config, wanted)
@@ -133,15 +133,13 @@ def embed(
         check_rereadable(text.inputs)  # a job that resumes reads its input again
     else:
         text.check(console, output)
-    if dry_run:
-        _predict(text, model.load(text.tokenizer), wanted, console)
-        return
     counts = text.counts
     with console.progress("sentences", text.count(console)) as progress:
         if workers is not None:
             from elmore.bulk.embed_files import embed_files
 
-            chosen: dict[str, Any] = {**text.options(), **model.options()}
+            chosen: dict[str, Any] = {**text.options(), **model.options(), **vars(wanted)}
+            chosen["threads"] = model.threads or 1
             if shard_bytes is not None:
                 chosen["shard_bytes"] = shard_bytes
             counts = embed_files(
@@ -151,12 +149,9 @@ def embed(
                 workers=workers,
                 overwrite=force,
                 progress=progress,
-                format=str(form),
-                layers=layers,
-                pool=pool,
-                dtype=dtype,
+                format=form,
                 sentence_index=sentence_index,
-                **{**chosen, "threads": model.threads or 1},
+                **chosen,
             ).counts
         elif view == "substitutes":
             with line_writer(output, force) as write:
@@ -171,29 +166,25 @@ def embed(
                 sentence_index=sentence_index,
                 overwrite=force,
             )
-            write_vectors(
-                str(form), output, _records(text, model, wanted, view, console, progress), settings
-            )
-    path = None if output is None else str(output)
+            records = _records(text, model, wanted, view, console, progress)
+            write_vectors(form, output, records, settings)
     done = f"{several(counts.sentences, 'sentence')} ({several(counts.tokens, 'token')})"
     console.done(
-        {**dataclasses.asdict(counts), "output": path, "format": form},
+        {**dataclasses.asdict(counts), "output": output and str(output), "format": form},
         ", ".join([f"embedded {done}", *text.notes(model.checkpoint, counts)]),
     )
 
 
-def _format(form: str | None, output: Path | None, pool: str | None) -> str:
+def _format(form: str | None, output: Path | None) -> str:
     """The format of -f, or of the suffix of -o."""
-    if form is None:
-        suffix = "" if output is None else output.suffix.lower()
-        known = {suffix: name for name, some in VECTOR_FORMATS.items() for suffix in some}
-        if suffix and suffix not in known:
-            # JSON lines in a file called x.pt would be a surprise later.
-            names = ", ".join(VECTOR_FORMATS)
-            raise ConfigError(f"'{output}' has an unknown suffix; pass -f {names}")
-        form = known.get(suffix, "jsonl")
-    check_format(form, pooled=pool is not None)
-    return form
+    suffix = "" if output is None else output.suffix.lower()
+    if form is not None or not suffix:
+        return form or "jsonl"
+    for name, suffixes in VECTOR_FORMATS.items():
+        if suffix in suffixes:
+            return name
+    # JSON lines in a file called x.pt would be a surprise later.
+    raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(VECTOR_FORMATS)}")
 
 
 def _check_view(view: str, form: str, wanted: Output, workers: int | None) -> None:
@@ -230,8 +221,7 @@ def _records(
         yield record
         progress.update(1)
     if console.verbose:
-        seconds = max(time.perf_counter() - start, 1e-9)
-        cache = elmo.engine.cache
+        seconds, cache = time.perf_counter() - start, elmo.engine.cache
         looked_up = max(1, cache.hits + cache.misses)
         console.say(
             f"{readable_time(seconds)}, {text.counts.tokens / seconds:,.0f} tokens per second, "

@@ -69,7 +69,7 @@ def predict(
     """
     form = _format(form, output)
     text.check(console, output)
-    _check_column(text)
+    tables = _tables(text)
     from elmore.tasks.folder import load
 
     predictor = load(
@@ -80,7 +80,8 @@ def predict(
         tokenizer=text.tokenizer,
         device=model.device,
     )
-    lines = _lines(predictor, text, form, colour=output is None and wants_colour(sys.stdout))
+    colour = output is None and wants_colour(sys.stdout)
+    lines = _lines(predictor, text, tables, form, colour=colour)
     number, start = 0, time.perf_counter()
     with line_writer(output, force) as write, console.progress("lines") as progress:
         for line in lines:
@@ -106,24 +107,25 @@ def _format(form: str | None, output: Path | None) -> str:
     return named
 
 
-def _check_column(text: TextInput) -> None:
-    """Refuse --column for what has no columns, before a model is loaded."""
+def _tables(text: TextInput) -> list[str]:
+    """The inputs that are tables; refuses --column for others, before a model is loaded."""
     from elmore.tasks.data.labelled import is_table
 
-    for word in text.words if text.column is not None else ():
-        if options.is_sentence(word) or not is_table(word):
-            what = "stdin" if word == "-" else f"'{shown(word, 60)}'"
-            raise ConfigError(f"--column is for .csv, .tsv and .jsonl files, not {what}")
+    tables = [word for word in text.words if not options.is_sentence(word) and is_table(word)]
+    if text.column is not None and (others := set(text.words) - set(tables)):
+        what = "stdin" if "-" in others else f"'{shown(min(others), 60)}'"
+        raise ConfigError(f"--column is for .csv, .tsv and .jsonl files, not {what}")
+    return tables
 
 
 def _lines(
-    predictor: Predictor[Any, Any], text: TextInput, form: str, *, colour: bool
+    predictor: Predictor[Any, Any], text: TextInput, tables: list[str], form: str, *, colour: bool
 ) -> Iterator[str]:
     """What to write, in the order of the inputs."""
-    from elmore.tasks.data.labelled import is_table, label_table
+    from elmore.tasks.data.labelled import label_table
 
     column = None if text.column is None else str(text.column)
-    tables = [word for word in text.words if not options.is_sentence(word) and is_table(word)]
+    items = _items(predictor, text, tables, column)
     if tables and form in ("csv", "tsv", "jsonl"):
         if len(text.words) > 1 and form != "jsonl":
             raise ConfigError(f"{form} has one header; pass one INPUT at a time")
@@ -131,21 +133,20 @@ def _lines(
             if word not in tables:
                 raise ConfigError(f"'{shown(word, 60)}' is not a table like the others")
             yield from itertools.islice(label_table(predictor, word, form, text=column), text.limit)
-        return
-    if form in ("csv", "tsv"):
-        texts = list(_items(predictor, text, column))
-        yield from label_table(predictor, {"text": texts}, form)
-        return
-    yield from predictor.lines(_items(predictor, text, column), form, colour=colour)
+    elif form in ("csv", "tsv"):
+        yield from label_table(predictor, {"text": list(items)}, form)
+    else:
+        yield from predictor.lines(items, form, colour=colour)
 
 
-def _items(predictor: Predictor[Any, Any], text: TextInput, column: str | None) -> Iterator[Any]:
+def _items(
+    predictor: Predictor[Any, Any], text: TextInput, tables: list[str], column: str | None
+) -> Iterator[Any]:
     """What to predict on: tokens for a tagger, else what the task makes of lines."""
-    from elmore.tasks.data.labelled import is_table, read_texts
+    from elmore.tasks.data.labelled import read_texts
     from elmore.text.reading import read_input
 
     elmo = getattr(predictor, "elmo", None)
-    tables = any(not options.is_sentence(word) and is_table(word) for word in text.words)
     if predictor.name == "tag" and elmo is not None and not tables:
         yield from (sentence.tokens for sentence in text.sentences(elmo))
         return
@@ -157,11 +158,11 @@ def _items(predictor: Predictor[Any, Any], text: TextInput, column: str | None) 
 
     def each() -> Iterator[Any]:
         for word in text.words:
-            if options.is_sentence(word):
-                yield from predictor.items(enumerate(word.split("\n"), 1), "the argument")
-            elif is_table(word):
+            if word in tables:
                 rows = read_texts(word, text=column, labelled=False)
                 yield from (row.text for row in rows)
+            elif options.is_sentence(word):
+                yield from predictor.items(enumerate(word.split("\n"), 1), "the argument")
             else:
                 yield from predictor.items(read_input(word), "stdin" if word == "-" else word)
 
