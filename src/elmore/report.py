@@ -224,15 +224,13 @@ def _shown(value: Value | Sequence[Value]) -> str:
 
 
 def check_suffix(path: Path, *more: str) -> None:
-    """Refuse a suffix that no report has; call it before long work.
-
-    Args:
-        path: of the file to write.
-        more: suffixes that are allowed too.
-    """
+    """Refuse a suffix that neither a report nor `more` has; call it before long work."""
     known = (".html", ".json", ".txt", *more)
-    if path.suffix.lower() not in (*known, ".htm", ""):
+    suffix = path.suffix.lower()
+    if suffix not in (*known, ".htm", ""):
         raise ConfigError(f"cannot write '{path}' in that form; use {', '.join(known)}")
+    if suffix in PICTURES:
+        check_picture(path)
 
 
 def check_picture(path: Path) -> str:

@@ -171,10 +171,8 @@ def check_picture(path: Path | None, *, force: bool) -> None:
 
 def check_report(path: Path | None, *more: str, force: bool) -> None:
     """Refuse a file for a report before the work is done; `more` are further suffixes."""
-    from elmore.report import PICTURES, check_suffix
+    from elmore import report
 
     check_new(path, force=force)
     if path is not None:
-        check_suffix(path, *more)
-        if path.suffix.lower() in PICTURES:
-            check_picture(path, force=force)
+        report.check_suffix(path, *more)

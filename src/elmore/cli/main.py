@@ -149,10 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0  # the reader, such as `head`, has seen enough
     except click.UsageError as error:
         return _fail(error, _usage(error), 2, debug)
-    except ConfigError as error:
-        return _fail(error, str(error), 2, debug)
     except ElmoreError as error:
-        return _fail(error, str(error), 1, debug)
+        return _fail(error, str(error), 2 if isinstance(error, ConfigError) else 1, debug)
     except MemoryError as error:
         return _fail(error, "out of memory; lower --batch-tokens or shorten the lines", 1, debug)
     except OSError as error:

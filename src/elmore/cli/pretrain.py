@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -85,7 +84,7 @@ def pretrain(
     from elmore.training.bilm.plan import make_plan
     from elmore.training.bilm.pretrain import finish_recipe
     from elmore.training.bilm.pretrain import pretrain as train
-    from elmore.training.display import Display, heldout_headline
+    from elmore.training.display import Display
 
     prepared = Prepared.open(data)
     recipe = _recipe(prepared, run, Console(quiet=True) if plan else console)
@@ -110,16 +109,8 @@ def pretrain(
             if console.quiet or run.resume
             else _announcing(prepared, recipe, display, console),
         )
-    if not _is_first():
-        return
-    _draw_curve(done)
-    last = display.last_heldout or {}
-    quality = f", held-out perplexity {heldout_headline(last)}" if last else ""
-    console.done(
-        {"run": str(done.path), "heldout": last},
-        f"trained {done.path}{quality}; the model is in {done.path}/checkpoint",
-    )
-    console.warn_if_misleading(last.get("oov_rate", 0.0))
+    if _is_first():
+        _report(done, display.last_heldout or {}, "trained", done.checkpoint_path, console)
 
 
 def _is_first() -> bool:
@@ -216,7 +207,7 @@ def fine_tune(
         raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")
     from elmore.training.bilm.fine_tune import fine_tune as adapt
     from elmore.training.bilm.recipe import Recipe
-    from elmore.training.display import Display, heldout_headline
+    from elmore.training.display import Display
 
     display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
     with ending_by_signal(), display:
@@ -236,20 +227,11 @@ def fine_tune(
             device=model.device,
             progress=display.show,
         )
-    _draw_curve(done)
     evaluations = [line["heldout"] for line in done.log() if "heldout" in line]
     best: dict[str, float] = min(evaluations, key=lambda found: found["loss"], default={})
+    where = done.best_path if done.best_path.is_dir() else done.checkpoint_path
     perplexities = [found["perplexity"] for found in evaluations]
-    gain = f", held-out perplexity {heldout_headline(best)}" if best else ""
-    has_best = done.best_path.is_dir()
-    where = (
-        f"best model is in {done.best_path}" if has_best else f"model is in {done.checkpoint_path}"
-    )
-    console.done(
-        {"run": str(done.path), "heldout_perplexities": perplexities, "heldout": best},
-        f"fine-tuned {done.path}{gain}; the {where}",
-    )
-    console.warn_if_misleading(best.get("oov_rate", 0.0))
+    _report(done, best, "fine-tuned", where, console, heldout_perplexities=perplexities)
 
 
 # --------------------------------------------------------------------------- all training verbs
@@ -270,11 +252,18 @@ def ending_by_signal() -> Iterator[None]:
         raise SystemExit(128 + stopped.number) from None
 
 
-def _draw_curve(run: Run) -> None:
-    """Draw the curves of a run into its folder, where matplotlib is installed."""
-    if find_spec("matplotlib") is None:
-        return
+def _report(
+    run: Run, heldout: dict[str, float], verb: str, model: Path, console: Console, **facts: Any
+) -> None:
+    """Say how a run ended, and draw its curves into its folder where that is possible."""
     from elmore.training.bilm.curves import plot_run
+    from elmore.training.display import heldout_headline
 
-    with contextlib.suppress(ElmoreError):  # too short a run has no curve
+    with contextlib.suppress(ElmoreError):  # there is no matplotlib, or the run is too short
         plot_run(run, run.path / "curve.svg", overwrite=True)
+    quality = f", held-out perplexity {heldout_headline(heldout)}" if heldout else ""
+    console.done(
+        {"run": str(run.path), "heldout": heldout, **facts},
+        f"{verb} {run.path}{quality}; the model is in {model}",
+    )
+    console.warn_if_misleading(heldout.get("oov_rate", 0.0))

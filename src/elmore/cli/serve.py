@@ -18,9 +18,7 @@ from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.cli.options import ModelChoice
-    from elmore.elmo import Elmo
     from elmore.embedding.load import ModelPath
-    from elmore.senses.index import Index
 
 _EXAMPLES = """\
   elmore serve
@@ -108,6 +106,7 @@ def serve(
 ) -> None:
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, "serve", "elmore serve")
+    from elmore.senses.index import Index
     from elmore.serve import server
     from elmore.serve.settings import Settings
 
@@ -131,10 +130,13 @@ def serve(
     # The port is taken before the slow part, so that a wrong one fails at once.
     with server.bind(host, port) as listener:
         elmo = model.load(tokenizer)
-        opened = None if index is None else _open_index(index, elmo, tokenizer)
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listener.getsockname()[1]}/"
-        if settings.token is None and not _is_loopback(host):
+        opened = None if index is None else Index.open(index, elmo=elmo, tokenizer=tokenizer)
+        if opened is not None:
+            # Refuse another model, or a tokenizer that must be passed, before the first request.
+            _ = opened.space, opened.tokenize("a")
+        number, port = listener.getsockname()[:2]
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        if settings.token is None and not ipaddress.ip_address(number).is_loopback:
             console.say(
                 "elmore: warning: anyone who can reach this machine can use the service; "
                 "set --token-file, or --host 127.0.0.1"
@@ -160,15 +162,6 @@ def _as_indexed(path: Path, model: ModelChoice) -> ModelChoice:
     )
 
 
-def _open_index(path: Path, elmo: Elmo, tokenizer: str | None) -> Index:
-    from elmore.senses.index import Index
-
-    index = Index.open(path, elmo=elmo, tokenizer=tokenizer)
-    # Refuse another model, and a tokenizer that must be passed, now and not at the first request.
-    _ = index.space, index.tokenize("a")
-    return index
-
-
 def _name(model: ModelPath | None) -> str:
     """The name of a model without its path, which clients must not see."""
     if isinstance(model, tuple):
@@ -184,12 +177,3 @@ def _token(path: Path | None) -> str | None:
     if not text:
         raise ConfigError(f"'{path}' contains no token; write one into it")
     return text
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
