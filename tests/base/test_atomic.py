@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, locked
+from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, locked, write_error
 from elmore.errors import ConfigError, ElmoreError, ResumeError
 
 
@@ -83,6 +83,17 @@ def test_odd_targets(tmp_path: Path) -> None:
     with atomic_folder(tmp_path / ("é" * 127)) as folder:
         (folder / "a").write_bytes(b"x")
     assert (tmp_path / long).read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("number", [errno.ENOTDIR, errno.ENOENT, errno.EINVAL])
+def test_a_path_below_a_file_is_a_wrong_name_whatever_the_system_says(
+    number: int, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "x", tmp_path / "file" / "no" / "x"):
+        error = write_error(OSError(number, "refused"), path)
+        assert isinstance(error, ConfigError)
+        assert "file' is a file, not a folder; choose another name" in str(error)
 
 
 def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:

@@ -136,17 +136,10 @@ def _has(package: str) -> bool:
 
 def _cache() -> Check:
     folder = home()
-    facts: dict[str, Any] = {"folder": str(folder), "bytes": 0, "writable": True}
-    try:
-        if folder.exists():
-            facts["bytes"] = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        place = folder
-        while not place.exists():
-            place = place.parent
-        facts["writable"] = os.access(place, os.W_OK)
-    except OSError:
-        facts["writable"] = False
-    label = f"'{shown(folder, 100)}', {readable_bytes(facts['bytes'])} of downloads"
+    there = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    facts = {"folder": str(folder), "bytes": size, "writable": os.access(there, os.W_OK)}
+    label = f"'{shown(folder, 100)}', {readable_bytes(size)} of downloads"
     if facts["writable"]:
         return Check(True, label, facts)
     return Check(False, f"{label}; not writable, set ELMORE_HOME to a folder", facts)
