@@ -96,9 +96,8 @@ def test_an_extension_that_is_required_and_missing_fails(monkeypatch: pytest.Mon
 def test_a_package_that_is_missing_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    has = doctor._has
-    monkeypatch.setattr(doctor, "_has", lambda name: name != "ray" and has(name))
+    monkeypatch.setattr(doctor, "_has", lambda name: name != "ray")
     check = doctor._extras()
-    assert "ray (ray)" in check.text.partition("missing: ")[2]
+    assert check.text.endswith("; missing: ray (ray)")
     assert "sklearn" in check.facts["installed"]
     assert not {"all", "ray", "dev"} & set(check.facts["installed"])

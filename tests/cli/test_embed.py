@@ -71,11 +71,11 @@ def test_hdf5_has_the_layout_of_the_old_command(cli, tiny_elmo, tiny_folder, tex
 
 def test_hdf5_without_the_index(cli, tiny_folder, text, tmp_path):
     out = tmp_path / "out.h5"
-    flags = ["--no-sentence-index", "--layers", "top"]
+    flags = ["--no-sentence-index", "--layers", "top", "--dtype", "float16"]
     assert cli("embed", text, "--model", tiny_folder, "-o", out, *flags).code == 0
     with h5py.File(out) as file:
         assert set(file) == {"0", "1", "2"}
-        assert file["0"].shape == (3, 32)
+        assert (file["0"].shape, file["0"].dtype) == ((3, 32), np.float16)
         assert file["1"].shape == (0, 32)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+from small_models import HAS_TORCH
 
 # {m} the model, {l} one with a softmax, {t} a text, {d} an empty folder, {v} a vocabulary, {e} an
 # empty file. Code, arguments, part of the message.
@@ -85,18 +86,22 @@ CASES = [
     (2, "embed {t} --model {m} --view substitutes -o {d}/x.npz", "pass -f jsonl"),
     (2, "embed {t} --model {m} --view senses -o {d}/x.npz", "no softmax"),
     (2, "pretrain", "name the DATA"),
-    (2, "pretrain {d}", "pass -o FOLDER"),
-    (1, "pretrain {d} -o {d}/x", "elmore prepare"),
     (2, "pretrain --show-recipe lapto", "did you mean 'laptop'"),
     (2, "fine-tune -o {d}/x", "name the text"),
-    (1, "predict pos {d}/none.txt", "does not exist"),
-    (1, "predict {d} {t}", "is not a trained model; use "),
-    (2, "predict sentiment --column a", "--column is for .csv, .tsv and .jsonl files"),
-    (2, "predict pos {t} -o {d}/x.xls", "no format has the suffix .xls"),
-    (2, "predict pos {t} --precision int8", "--precision needs --model"),
-    (2, "train ner {t} -o {d}/x --column z", "--column: only for tag and classify"),
-    (2, "train ner {t} -o {d}/x --no-elmo --model {m}", "leave one out"),
 ]
+
+if HAS_TORCH:
+    CASES += [
+        (2, "pretrain {d}", "pass -o FOLDER"),
+        (1, "pretrain {d} -o {d}/x", "elmore prepare"),
+        (1, "predict pos {d}/none.txt", "does not exist"),
+        (1, "predict {d} {t}", "is not a trained model; use "),
+        (2, "predict sentiment --column a", "--column is for .csv, .tsv and .jsonl files"),
+        (2, "predict pos {t} -o {d}/x.xls", "no format has the suffix .xls"),
+        (2, "predict pos {t} --precision int8", "--precision needs --model"),
+        (2, "train ner {t} -o {d}/x --column z", "--column: only for tag and classify"),
+        (2, "train ner {t} -o {d}/x --no-elmo --model {m}", "leave one out"),
+    ]
 
 
 @pytest.mark.parametrize(("code", "line", "part"), CASES)
