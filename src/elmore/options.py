@@ -83,14 +83,7 @@ class TokenOptions(StreamOptions, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch:
-    """How a model that is not on this machine is downloaded.
-
-    Attributes:
-        progress: None, True, False or a function of (done, total) bytes of each file.
-        token: access token of the Hugging Face hub; None for that of `hf auth login`.
-        revision: branch, tag or commit on the Hugging Face hub; None for the main branch.
-        cache_dir: where to keep it; None for ELMORE_HOME, or the cache of the Hugging Face hub.
-    """
+    """How a model that is not on this machine is downloaded; see the arguments of `Elmo.load`."""
 
     progress: ProgressOption = None
     token: str | None = None
