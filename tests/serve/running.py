@@ -13,6 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from starlette.testclient import TestClient
+
+from elmore import Elmo
+from elmore.serve.app import make_app
+from elmore.serve.settings import Settings
+
 _PROGRAM = """
 import json, logging, resource, sys
 logging.basicConfig(format="%(message)s")
@@ -27,6 +33,11 @@ settings = Settings(**given)
 tell = lambda: print("at", listener.getsockname()[1], flush=True)
 serve(Elmo.load(sys.argv[1], threads=1), settings, listener, started=tell)
 """
+
+
+def serving(elmo: Elmo, **settings: Any) -> TestClient:
+    """The service in this process; `with` starts it."""
+    return TestClient(make_app(elmo, Settings(**settings)), base_url="http://localhost")
 
 
 class Running:

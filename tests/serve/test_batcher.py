@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -104,49 +103,6 @@ def test_each_of_many_clients_gets_its_own(lm: Elmo) -> None:
     assert sum(n for n, _ in watched.batches) == sum(1 + k % 3 for k in range(200))
     assert len(watched.batches) < 60  # together, not one by one
     assert max(tokens for _, tokens in watched.batches) <= 256
-
-
-def test_each_sentence_is_finished_in_its_own_way(lm: Elmo) -> None:
-    choices = [
-        Output(),
-        Output(layers=0, pool="max"),
-        Output(layers="all"),
-        Output(layers="top", pool="mean"),
-    ]
-
-    async def work(batcher: Batcher) -> Any:
-        return await asyncio.gather(
-            *(
-                batcher.run([Item(vectors, sentence(8), finish_of(lm.engine, choice))])
-                for choice in choices
-            )
-        )
-
-    watched = Watched()
-    found = [result for [result] in use(lm, work, watched, max_wait=0.2)]
-    tokens = [sentence(8).tokens]
-    np.testing.assert_allclose(found[0], lm.embed(tokens, tokenized=True)[0], atol=1e-5)
-    np.testing.assert_allclose(
-        found[1], lm.encode(tokens, layers=0, pool="max", tokenized=True)[0], atol=1e-5
-    )
-    np.testing.assert_allclose(found[2], lm.layers(tokens, tokenized=True)[0].values, atol=1e-5)
-    np.testing.assert_allclose(
-        found[3], lm.encode(tokens, layers="top", tokenized=True)[0], atol=1e-5
-    )
-    assert len(watched.batches) < 4  # some were computed together
-
-
-def test_nothing_of_a_request_is_kept(lm: Elmo) -> None:
-    async def work(batcher: Batcher) -> int:
-        for _ in range(5):
-            await asyncio.gather(
-                *(batcher.run([Item(vectors, sentence(k), all_layers)]) for k in range(20))
-            )
-        await asyncio.sleep(0.05)
-        gc.collect()
-        return sum(type(thing) is batching._Request for thing in gc.get_objects())
-
-    assert use(lm, work) == 0
 
 
 def test_kinds_of_work_mix(lm: Elmo) -> None:
@@ -285,15 +241,3 @@ def test_closing_finishes_what_waits_and_takes_no_more(lm: Elmo) -> None:
         assert refused.value.status_code == 503
 
     asyncio.run(work())
-
-
-def test_a_lone_request_waits_for_company(lm: Elmo) -> None:
-    watched = Watched()
-
-    async def work(batcher: Batcher) -> None:
-        first = asyncio.ensure_future(batcher.run([Item(vectors, sentence(0), all_layers)]))
-        await asyncio.sleep(0.05)
-        await asyncio.gather(first, batcher.run([Item(vectors, sentence(1), all_layers)]))
-
-    use(lm, work, watched, max_wait=0.5, batch_tokens=20)
-    assert [count for count, _ in watched.batches] == [2]

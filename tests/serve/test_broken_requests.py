@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,123 +23,54 @@ LEAKS = re.compile(
 )
 RAW: list[bytes] = [
     b"",
-    b" ",
     b"{",
-    b"}",
-    b"[",
-    b'"',
-    b"{]",
-    b"nul",
     b"null",
-    b"true",
-    b"0",
     b'"text"',
-    b"[]",
-    b"{}",
     b"[{}]",
     b"NaN",
-    b"Infinity",
-    b"-Infinity",
     b'{"sentences": [NaN]}',
-    b'{"layers": [NaN, 0, 0], "sentences": ["a"]}',
     b'{"layers": [1e999, 0, 0], "sentences": ["a"]}',
-    b'{"layers": 1e400, "sentences": ["a"]}',
-    b'{"sentences": ["a"],}',
     b"{'sentences': ['a']}",
     b'{"sentences": ["a"]} {}',
-    b'{"sentences": ["a"], "sentences": ["b"]}',
-    b'{"a": {"b": 1, "b": 2}}',
     b'{"sentences": ["\\ud8"]}',
-    b'{"sentences": ["a\nb"]}',
     b'{"sentences": ["\x00"]}',
-    b"\x00",
     b"\xff\xfe{\x00}\x00",
-    b"\xef\xbb\xbf{}",
     b'{"sentences": ["\xff"]}',
-    b'{"sentences": ["\xed\xa0\x80"]}',
     b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
     b"[" * 50_000,
     b'{"a":' * 20_000,
     b"[" * 900 + b"]" * 900,
-    b'{"sentences": ' + b"[" * 200 + b"]" * 200 + b"}",
     b"1" * 10_000,
-    b'{"k": ' + b"9" * 5000 + b"}",
-    b"<xml/>",
     b"sentences=a",
-    b"--boundary\r\n",
-    b"GET / HTTP/1.1\r\n\r\n",
 ]
-VALUES: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    10**30,
-    1.5,
-    "",
-    "text",
-    [],
-    {},
-    [None],
-    [1],
-    [1.5],
-    [True],
-    [[]],
-    [[1]],
-    [["a", None]],
-    [{"a": 1}],
-    [["a"], "a"],
-    {"0": "a"},
-]
+VALUES: list[Any] = [None, True, 10**30, 1.5, "text", {}, [None], [1], [["a", None]], [["a"], "a"]]
 BAD_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/embed", {"sentences": ["a"], "tokens": [["a"]]}),
     ("/v1/embed", {"sentences": ["a"], "layers": "bottom"}),
     ("/v1/embed", {"sentences": ["a"], "layers": 3}),
     ("/v1/embed", {"sentences": ["a"], "layers": -1}),
-    ("/v1/embed", {"sentences": ["a"], "layers": 10**30}),
     ("/v1/embed", {"sentences": ["a"], "layers": True}),
-    ("/v1/embed", {"sentences": ["a"], "layers": "0"}),
     ("/v1/embed", {"sentences": ["a"], "layers": []}),
-    ("/v1/embed", {"sentences": ["a"], "layers": [1]}),
     ("/v1/embed", {"sentences": ["a"], "layers": [1, 2, 3, 4]}),
     ("/v1/embed", {"sentences": ["a"], "layers": [1e38, 1e38, 1e38]}),
-    ("/v1/embed", {"sentences": ["a"], "layers": ["1", "2", "3"]}),
     ("/v1/embed", {"sentences": ["a"], "layers": [0.1] * 10_000}),
-    ("/v1/embed", {"sentences": ["a"], "layers": {"mean": 1}}),
     ("/v1/embed", {"sentences": ["a"], "pooling": "sum"}),
-    ("/v1/embed", {"sentences": ["a"], "pooling": 1}),
     ("/v1/embed", {"sentences": ["a"], "pool": "mean"}),
-    ("/v1/embed", {"sentences": ["a"], "__class__": "x"}),
     ("/v1/embed", {"sentences": ["a"] * 257}),
-    ("/v1/embed", {"sentences": ["a " * 20_000]}),
     ("/v1/embed", {"tokens": [["a"] * 20_000]}),
     ("/v1/embeddings", {"input": ["a"], "encoding_format": "hex"}),
-    ("/v1/embeddings", {"input": ["a"], "dimensions": 0}),
-    ("/v1/embeddings", {"input": ["a"], "dimensions": "32"}),
-    ("/v1/embeddings", {"input": ["a"], "model": 7}),
+    ("/v1/embeddings", {"input": ["a"], "dimensions": 3}),
     ("/v1/embeddings", {"input": ["a"] * 2049}),
     ("/v1/score", {"sentences": ["a"], "per_token": "yes"}),
-    ("/v1/score", {"sentences": ["a"], "per_token": 1}),
     ("/v1/substitutes", {"sentences": ["a"]}),
-    ("/v1/substitutes", {"sentences": ["a"], "positions": 0}),
+    ("/v1/substitutes", {"sentences": ["a"], "positions": [0, 0]}),
     ("/v1/substitutes", {"sentences": ["a"], "positions": [1]}),
     ("/v1/substitutes", {"sentences": ["a"], "positions": [-1]}),
-    ("/v1/substitutes", {"sentences": ["a"], "positions": [10**30]}),
-    ("/v1/substitutes", {"sentences": ["a"], "positions": [0.0]}),
-    ("/v1/substitutes", {"sentences": ["a"], "positions": [None]}),
-    ("/v1/substitutes", {"sentences": [""], "positions": [0]}),
-    ("/v1/substitutes", {"sentences": ["a"], "positions": [0], "k": 0}),
     ("/v1/substitutes", {"sentences": ["a"], "positions": [0], "k": 101}),
-    ("/v1/substitutes", {"sentences": ["a"], "positions": [0], "k": "5"}),
-    ("/v1/senses", {"sentences": ["a"], "positions": [0]}),
     ("/v1/senses", {"sentences": ["a"], "positions": []}),
     ("/v1/senses", {"sentences": ["a"], "positions": [[1]]}),
-    ("/v1/senses", {"sentences": ["a"], "positions": [[-1]]}),
     ("/v1/senses", {"sentences": ["a"], "k": 201}),
-    ("/v1/embed", {"sentences": ["a"], "view": "words"}),
     ("/v1/embed", {"sentences": ["a"], "view": "senses", "layers": "top"}),
-    ("/v1/embed", {"sentences": ["a"], "view": "senses", "pooling": "mean"}),
-    ("/v1/explore", {"sentences": ["a"], "word": 1}),
     ("/v1/explore", {"sentences": ["a"], "word": "x" * 201}),
 ]
 
@@ -167,45 +97,26 @@ def test_bodies_that_are_no_request(client: TestClient, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_values_of_the_wrong_kind(client: TestClient, path: str) -> None:
-    fields = ("input",) if path == "/v1/embeddings" else ("sentences", "tokens")
-    refused = 0
-    for field, value in product(fields, VALUES):
-        body = {field: value, **({"positions": [0]} if path == "/v1/substitutes" else {})}
-        response = client.post(path, json=body)
-        if response.status_code == 200:  # an empty list, or one text, is no mistake
-            assert value in ([], [[]], "", "text")
-        else:
-            check_error(response)
-            refused += 1
-    assert refused >= 16
+    field = "input" if path == "/v1/embeddings" else "tokens"
+    for value in VALUES:
+        if (field, value) != ("input", "text"):  # one text is no mistake there
+            place = {"positions": [0]} if path == "/v1/substitutes" else {}
+            check_error(client.post(path, json={field: value, **place}))
 
 
 @pytest.mark.parametrize(("path", "body"), BAD_FIELDS)
 def test_fields_that_do_not_fit(client: TestClient, path: str, body: dict[str, Any]) -> None:
-    check_error(client.post(path, json=body), (422,))
-
-
-def test_how_many_there_are() -> None:
-    assert len(RAW) * len(PATHS) + len(VALUES) * 9 + len(BAD_FIELDS) > 400
+    response = client.post(path, json=body)
+    check_error(response, (422,))
 
 
 ODD = [
     "\x00",
-    "a\x00b",
     "\u2028\u2029\x85",
-    "\u200b\ufeff",
     "\u202e abc",
     "e" + "\u0301" * 500,
-    "🏳️‍🌈" * 40,
     "x" * 30_000,
     "<S> </S> <UNK>",
-    "../../etc/passwd",
-    "'; DROP TABLE sentences; --",
-    "<script>alert(1)</script>",
-    "%s%n%x {0} ${HOME}",
-    " \t\r\n ",
-    "\U0010ffff",
-    "速い狐 الثعلب שועל",
 ]
 
 
@@ -219,10 +130,8 @@ def test_odd_texts_are_texts(client: TestClient, text: str) -> None:
         json.loads(response.content.decode("utf-8"), parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("text", ["a\ud800b \udfff c", "It\udc80 fell.", "\ud83e x 🦊"])
-def test_lone_surrogates_are_read_as_in_the_library(
-    client: TestClient, lm: Elmo, text: str
-) -> None:
+def test_lone_surrogates_are_read_as_in_the_library(client: TestClient, lm: Elmo) -> None:
+    text = "a\ud800b \udfff c 🦊"
     kind = {"Content-Type": "application/json"}
     wanted = lm.layers(text)
     body = json.dumps({"sentences": [text], "layers": "all"}).encode()
@@ -240,22 +149,11 @@ def test_lone_surrogates_are_read_as_in_the_library(
     [
         ("GET", "/v1/embed", 405),
         ("PUT", "/v1/embed", 415),
-        ("DELETE", "/v1/embed", 405),
-        ("PATCH", "/v1/score", 405),
-        ("POST", "/health", 405),
         ("POST", "/", 405),
-        ("GET", "/v1", 404),
         ("GET", "/v1/", 404),
-        ("GET", "/v2/embed", 404),
         ("GET", "/docs", 404),
-        ("GET", "/redoc", 404),
         ("GET", "/page/../../settings.py", 404),
-        ("GET", "/..%2f..%2fetc/passwd", 404),
-        ("GET", "/static", 404),
-        ("GET", "/\u00e9\u00e9", 404),
         ("GET", "/" + "a" * 2000, 404),
-        ("TRACE", "/", 405),
-        ("OPTIONS", "/v1/embed", 405),
     ],
 )
 def test_addresses_and_methods(client: TestClient, method: str, path: str, status: int) -> None:

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,18 @@ from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
 from elmore.language_model.explore import explore
-from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.senses import sense_vectors
-from elmore.serve.app import make_app
 from elmore.serve.bodies import JSON, NPZ
-from elmore.serve.settings import Settings
 from elmore.tasks.own.light import classifier, tagger
 from elmore.text.tokenizer import Sentence
+from serve.running import serving
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
 CHOICES: list[tuple[Any, str | None]] = [
     ("mean", None),
-    ("top", None),
-    (0, None),
     ([0.2, 0.3, 0.5], None),
     ("all", None),
-    ("mean", "mean"),
     (2, "max"),
-    ("top", "first"),
     ("all", "last"),
 ]
 
@@ -94,19 +87,14 @@ def test_embed_texts_with_spans(client: TestClient, lm: Elmo) -> None:
     ("accept", "kind"),
     [
         ("*/*", JSON),
-        ("application/*", JSON),
         ("text/html, application/x-npz;q=0.5, */*;q=0.1", NPZ),
-        (f"application/json;q=0.2, {NPZ}", NPZ),
+        ("text/html, image/png;q=0.3", None),
     ],
 )
-def test_the_accept_header_is_understood(client: TestClient, accept: str, kind: str) -> None:
+def test_the_accept_header(client: TestClient, accept: str, kind: str | None) -> None:
     response = client.post("/v1/embed", json={"sentences": ["a"]}, headers={"Accept": accept})
-    assert response.headers["content-type"] == kind
-
-
-def test_no_type_that_can_be_made(client: TestClient) -> None:
-    for accept in ("text/html", "image/png;q=0.3"):
-        response = client.post("/v1/embed", json={"sentences": ["a"]}, headers={"Accept": accept})
+    assert response.headers["content-type"] == (kind or JSON)
+    if kind is None:
         assert response.status_code == 406
         assert response.json()["error"]["type"] == "not_acceptable"
 
@@ -125,17 +113,12 @@ def test_openai_shape(client: TestClient, lm: Elmo) -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     [alone] = post(client, "/v1/embeddings", {"input": TEXTS[2], "dimensions": lm.dim})["data"]
     np.testing.assert_allclose(alone["embedding"], wanted[2], atol=1e-6)
-    refused = client.post("/v1/embeddings", json={"input": "a", "dimensions": 3})
-    assert refused.status_code == 422
-    assert refused.json()["error"]["param"] == "dimensions"
 
 
 def test_openai_clients_send_many_inputs(lm: Elmo) -> None:
     """In parts within the limits of other requests; up to the 2,048 that OpenAI takes."""
     texts = [f"It fell {k} times ." for k in range(2048)]
-    with TestClient(
-        make_app(lm, Settings(sentences=100, tokens=600)), base_url="http://localhost"
-    ) as client:
+    with serving(lm, sentences=100, tokens=600) as client:
         answer = post(client, "/v1/embeddings", {"input": texts, "encoding_format": "base64"})
         found = [np.frombuffer(base64.b64decode(d["embedding"]), "<f4") for d in answer["data"]]
         np.testing.assert_allclose(found, lm.encode(texts), atol=1e-6)
@@ -174,10 +157,6 @@ def test_substitutes(client: TestClient, lm: Elmo) -> None:
         assert [word["word"] for word in result["words"]] == [word for word, _ in wanted]
         values = [word["log_prob"] for word in result["words"]]
         np.testing.assert_allclose(values, [value for _, value in wanted], atol=1e-5)
-    for wrong in ([2], [9, 0], [0, -1], []):
-        response = client.post("/v1/substitutes", json={**body, "positions": wrong})
-        assert response.status_code == 422
-        assert response.json()["error"]["param"].startswith("positions")
 
 
 def test_senses(client: TestClient, lm: Elmo) -> None:
@@ -198,42 +177,22 @@ def test_senses(client: TestClient, lm: Elmo) -> None:
     assert dense["dim"] == len(dense["results"][0]["vectors"][0]) == lm.config.lstm.projection_dim
     vectors = np.asarray(dense["results"][0]["vectors"])[[4, 0]]
     np.testing.assert_allclose(vectors, wanted.dense(), atol=1e-4)
-    with TestClient(make_app(lm, Settings(tokens=3)), base_url="http://localhost") as small:
+    with serving(lm, tokens=3) as small:
         asked = {"tokens": [["It"]], "positions": [[0] * 4]}
         assert small.post("/v1/senses", json=asked).json()["error"]["param"] == "positions"
 
 
-def test_explore(client: TestClient, lm: Elmo) -> None:
+def test_explore_is_that_of_a_notebook(client: TestClient, lm: Elmo) -> None:
     sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
-    answer = post(client, "/v1/explore", {"sentences": sentences})
-    assert answer["word"] == "bank"
-    places = [(use["sentence"], use["position"]) for use in answer["uses"]]
-    assert places == [(0, 1), (1, 1), (1, 4)]
-    assert answer["words"] == [{"word": "bank", "count": 3}, {"word": "The", "count": 2}]
-    values = np.stack([lm.layers(sentences)[s].values[:, p] for s, p in places])
-    wanted = np.einsum("ild,jmd->iljm", values, values)
-    np.testing.assert_allclose(answer["products"], wanted, atol=2e-4)
-    found = SubstituteSpace(lm).vectors([(lm.tokenize(sentences[s]), p) for s, p in places])
-    for row, one in enumerate(answer["senses"]):
-        here = found.weights[row] > 0
-        assert one["words"] == [found.space.words[k] for k in found.ids[row][here]]
-        np.testing.assert_allclose(one["weights"], found.weights[row][here], atol=6e-4)
-    other = post(client, "/v1/explore", {"sentences": sentences, "word": "NOTHING"})
-    assert [use["sentence"] for use in other["uses"]] == [2]
+    found = post(client, "/v1/explore", {"sentences": sentences})
+    assert found == json.loads(json.dumps({**explore(lm, sentences).answer, "model": "small"}))
     nowhere = post(client, "/v1/explore", {"sentences": sentences, "word": "xyz"})
     assert (nowhere["uses"], nowhere["products"], nowhere["senses"]) == ([], [], [])
     assert post(client, "/v1/explore", {"sentences": ["One of each ."]})["word"] is None
 
 
-def test_a_notebook_shows_what_the_page_shows(client: TestClient, lm: Elmo) -> None:
-    sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
-    found = post(client, "/v1/explore", {"sentences": sentences})
-    mine = json.loads(json.dumps({**explore(lm, sentences).answer, "model": "small"}))
-    assert mine == found
-
-
 def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
-    with TestClient(make_app(lm, Settings(uses=3)), base_url="http://localhost") as client:
+    with serving(lm, uses=3) as client:
         answer = post(client, "/v1/explore", {"sentences": ["bank bank bank bank bank"]})
     assert (len(answer["uses"]), answer["left_out"], len(answer["products"])) == (3, 2, 3)
 
@@ -245,7 +204,7 @@ def test_a_model_without_a_softmax_says_so(tiny_elmo: Elmo) -> None:
         ("/v1/senses", {}),
         ("/v1/embed", {"view": "senses"}),
     ]
-    with TestClient(make_app(tiny_elmo, Settings()), base_url="http://localhost") as client:
+    with serving(tiny_elmo) as client:
         for path, extra in cases:
             response = client.post(path, json={"sentences": ["a"], **extra})
             assert response.status_code == 422
@@ -301,26 +260,10 @@ def test_memory_is_given_back(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None
     given = threading.Event()
     monkeypatch.setattr("elmore.serve.guard.give_back_memory", given.set)
     monkeypatch.setattr("elmore.serve.guard._TRIM_BYTES", 300_000)
-    with TestClient(make_app(lm, Settings()), base_url="http://localhost") as client:
+    with serving(lm) as client:
         body = {"tokens": [["a"] * 30] * 30, "layers": "all"}  # 346 kB
         assert client.post("/v1/embed", json=body).status_code == 200
         assert given.wait(20)
-
-
-def test_limits_of_a_request(lm: Elmo) -> None:
-    with TestClient(
-        make_app(lm, Settings(sentences=3, tokens=10)), base_url="http://localhost"
-    ) as client:
-        cases = [
-            ({"tokens": [["a"]] * 3}, 200, ""),
-            ({"tokens": [["a"]] * 4}, 422, "4 sentences, more than the limit of 3"),
-            ({"tokens": [["a"] * 10]}, 200, ""),
-            ({"tokens": [["a"] * 11]}, 422, "11 tokens, more than the limit of 10"),
-        ]
-        for body, status, message in cases:
-            response = client.post("/v1/embed", json=body)
-            assert response.status_code == status
-            assert message in response.text
 
 
 @pytest.fixture(scope="module")
@@ -335,8 +278,8 @@ def task_folders(lm: Elmo, tmp_path_factory: pytest.TempPathFactory) -> list[str
 
 def test_trained_tasks(lm: Elmo, task_folders: list[str]) -> None:
     texts = ["Ada lives in Rome. It fell.", "", "Bo"]
-    settings = Settings(name="small", tasks=tuple(task_folders), sentences=3)
-    with TestClient(make_app(lm, settings), base_url="http://localhost") as client:
+    settings = {"name": "small", "tasks": tuple(task_folders), "sentences": 3}
+    with serving(lm, **settings) as client:
         listed = client.get("/v1/tasks").json()["data"]
         assert [(one["id"], one["task"]) for one in listed] == [
             ("my-tag", "tag"),
@@ -359,9 +302,7 @@ def test_trained_tasks(lm: Elmo, task_folders: list[str]) -> None:
         metrics = client.get("/metrics").text
         assert f"{label % 200} 4.0" in metrics
         assert f"{label % 404} 1.0" in metrics
-    with TestClient(
-        make_app(lm, replace(settings, tokens=8)), base_url="http://localhost"
-    ) as client:
+    with serving(lm, **settings, tokens=8) as client:
         for name in ("my-tag", "my-classify"):  # texts of two sentences count as both
             refused = client.post(f"/v1/tasks/{name}", json={"sentences": texts})
             assert refused.status_code == 422
@@ -373,11 +314,6 @@ def test_tasks_are_added_to_those_that_are_included(tmp_path: Path) -> None:
     task = make("tag", elmo, schedule__epochs="1")
     task.fit(write_data("tag", tmp_path))
     task.save(tmp_path / "gloss", with_elmo=False)
-    app = make_app(elmo, Settings(tasks=(str(tmp_path / "gloss"), "pos")))
-    with TestClient(app, base_url="http://localhost") as client:
+    with serving(elmo, tasks=(str(tmp_path / "gloss"), "pos")) as client:
         names = [one["id"] for one in client.get("/v1/tasks").json()["data"]]
         assert names == ["pos", "chunk", "sentiment", "sentiment-5", "gloss"]
-
-
-def test_without_tasks_the_list_is_empty(client: TestClient) -> None:
-    assert client.get("/v1/tasks").json() == {"object": "list", "data": []}

@@ -21,7 +21,7 @@ from elmore.language_model.explore import page_file
 from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import ERRORS, NPZ, JsonRoute, ServiceError, on_error
+from elmore.serve.bodies import ERRORS, NPZ, ServiceError, on_error
 from elmore.serve.guard import Guard
 from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.metrics import Metrics
@@ -64,10 +64,10 @@ def make_app(
     batcher = Batcher(elmo, settings, metrics)
     routes = Routes(elmo, settings, batcher, has_index=index is not None)
     index_routes = None if index is None else IndexRoutes(index, settings)
+    routes.warm_up()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        routes.warm_up()
         batcher.start()
         try:
             yield
@@ -85,7 +85,6 @@ def make_app(
         redirect_slashes=False,  # a redirect would lead to whatever host the request names
         lifespan=lifespan,
     )
-    app.router.route_class = JsonRoute  # before any route is added
     _add_work(app, routes, index_routes)
     _add_state(app, lambda: batcher.alive and not draining())
     if settings.metrics:

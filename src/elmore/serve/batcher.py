@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmore.elmo import Elmo
@@ -98,7 +99,7 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
 class _Request:
     """Sentences of one client, and where their results go."""
 
-    def __init__(self, items: Sequence[Item], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, items: Sequence[Item]) -> None:
         self.items = items
         self.results: list[Any] = [None] * len(items)
         self.taken = 0  # how many are computed or being computed
@@ -106,9 +107,7 @@ class _Request:
         # With <S> and </S>, which are computed too.
         self.tokens = [len(item.sentence) + 2 for item in items]
         self.waiting = sum(self.tokens)
-        self.dropped = False
-        self.loop = loop
-        self.future: asyncio.Future[list[Any]] = loop.create_future()
+        self.future: Future[list[Any]] = Future()
 
 
 class Batcher:
@@ -160,10 +159,11 @@ class Batcher:
         """
         if not items:
             return []
-        request = _Request(items, asyncio.get_running_loop())
+        request = _Request(items)
         self._enter(request)
         try:
-            return await asyncio.wait_for(request.future, self._settings.request_seconds)
+            async with asyncio.timeout(self._settings.request_seconds):
+                return await asyncio.wrap_future(request.future)
         except TimeoutError:
             raise ServiceError(
                 503,
@@ -190,11 +190,9 @@ class Batcher:
     def _leave(self, request: _Request) -> None:
         """Remove a request that nobody waits for any more; a finished one is not in the queue."""
         with self._changed:
-            if request.missing:
-                request.dropped = True
-                if request in self._queue:
-                    self._queue.remove(request)
-                    self._tokens -= request.waiting
+            if request in self._queue:
+                self._queue.remove(request)
+                self._tokens -= request.waiting
 
     def _seconds_ahead(self) -> float:
         return self._tokens / self._rate
@@ -267,24 +265,14 @@ class Batcher:
         return [result for item in items for result in self._compute([item])]
 
     def _hand_out(self, batch: list[tuple[_Request, int]], results: list[Any]) -> None:
-        finished: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
-        with self._changed:
-            for (request, k), result in zip(batch, results, strict=True):
-                request.results[k] = result
-                request.missing -= 1
-                if not request.missing and not request.dropped:
-                    finished.setdefault(request.loop, []).append(request)
-        for loop, requests in finished.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_finish, requests)
-
-
-def _finish(requests: list[_Request]) -> None:
-    for request in requests:
-        if request.future.done():
-            continue
-        failed = [result for result in request.results if isinstance(result, ServiceError)]
-        if failed:
-            request.future.set_exception(failed[0])
-        else:
-            request.future.set_result(request.results)
+        for (request, k), result in zip(batch, results, strict=True):
+            request.results[k] = result
+            request.missing -= 1
+            # A future that was cancelled takes no result.
+            if request.missing or not request.future.set_running_or_notify_cancel():
+                continue
+            failed = next((one for one in request.results if isinstance(one, ServiceError)), None)
+            if failed is None:
+                request.future.set_result(request.results)
+            else:
+                request.future.set_exception(failed)

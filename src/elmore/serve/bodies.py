@@ -1,4 +1,4 @@
-"""Bodies of requests, responses and errors: strict JSON in; JSON or npz out.
+"""Bodies of responses and errors: JSON or npz.
 
 npz has arrays "0", "1", ... for the sentences, or "vectors" if pooled, like the files of
 `elmore embed --format npz`. Every error is
@@ -16,14 +16,12 @@ import json
 import math
 import zipfile
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -38,7 +36,6 @@ __all__ = [
     "JSON",
     "NPZ",
     "Embedded",
-    "JsonRoute",
     "ServiceError",
     "choose_type",
     "encode_json",
@@ -47,22 +44,14 @@ __all__ = [
     "json_response",
     "number",
     "on_error",
-    "parse_body",
 ]
 
 JSON = "application/json"
 NPZ = "application/x-npz"
 # Bytes of a response that are encoded and sent at once.
 _PIECE_BYTES = 131_072
-# Numbers that become text at once.
-_BLOCK_NUMBERS = 8192
-
-
-class Embedded(NamedTuple):
-    """A sentence and its array: (time, dim), or (layers, time, dim); without time if pooled."""
-
-    sentence: Sentence
-    values: NDArray[np.float32]
+# A sentence and its array: (time, dim), or (layers, time, dim); without time if pooled.
+Embedded = tuple["Sentence", NDArray[np.float32]]
 
 
 # --------------------------------------------------------------------------- errors
@@ -107,12 +96,10 @@ class ServiceError(HTTPException):
         super().__init__(status, self.message, headers)
 
 
-def error_response(error: ServiceError, *, close: bool = False) -> Response:
-    """The response; with `close` the connection cannot be used again."""
+def error_response(error: ServiceError) -> Response:
+    """The response to an error."""
     body = {"error": {"type": error.kind, "message": error.message, "param": error.param}}
-    headers = {**(error.headers or {}), **({"Connection": "close"} if close else {})}
-    content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(content, error.status_code, headers, JSON)
+    return Response(encode_json(body), error.status_code, error.headers, JSON)
 
 
 async def on_error(_: Request, error: Exception) -> Response:
@@ -133,6 +120,9 @@ def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     """One line that says where a request does not fit its schema."""
     # Where a field has several possible types, the deepest error is the closest to the cause.
     error = max(errors, key=lambda error: len(error.get("loc", ())))
+    if error["type"] == "json_invalid":
+        reason, place = error["ctx"]["error"], error["loc"][-1]
+        return ServiceError(400, f"the body is not JSON: {reason} (character {place}); correct it")
     places = [str(part) for part in error.get("loc", ()) if part != "body"]
     # The location then also has names of types, such as list[str]; they are left out.
     places = [part for part in places if part.isdigit() or part.isidentifier()]
@@ -143,64 +133,6 @@ def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     return ServiceError(
         422, f"{shown(where, 100)}: {message}; see /openapi.json", param=shown(where, 100)
     )
-
-
-# --------------------------------------------------------------------------- requests
-
-
-class JsonRoute(APIRoute):
-    """Reads bodies as strict JSON: no duplicate keys, no NaN."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler of FastAPI, with another `Request.json`."""
-        handle = super().get_route_handler()
-
-        class JsonRequest(Request):
-            async def json(self) -> Any:
-                return parse_body(await self.body())
-
-        async def strict(request: Request) -> Response:
-            return await handle(JsonRequest(request.scope, request.receive))
-
-        return strict
-
-
-def parse_body(body: bytes) -> Any:
-    """Parse the body of a request.
-
-    Lone surrogates, which escapes can spell, are passed on: tokens and spans are then those that
-    the library gives for the same string.
-
-    Raises:
-        ServiceError: it is not JSON.
-    """
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ServiceError(400, f"the body is not UTF-8 (byte {error.start}); encode it") from None
-    try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        raise ServiceError(
-            400, f"the body is not JSON: {error.msg} (character {error.pos}); correct it"
-        ) from None
-    except RecursionError:
-        raise ServiceError(400, "the body is nested too deeply; send plain lists") from None
-    except ValueError:  # Python converts numbers of up to 4,300 digits
-        raise ServiceError(400, "the body holds a number that is too long; shorten it") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in result:
-            raise ServiceError(400, f"the body has '{shown(name, 60)}' twice; send it once")
-        result[name] = value
-    return result
-
-
-def _refuse(name: str) -> Any:
-    raise ServiceError(400, f"the body holds {name}, which is not JSON; send finite numbers")
 
 
 # --------------------------------------------------------------------------- responses
@@ -224,18 +156,23 @@ def encode_vectors(
     `head` has the JSON fields before the sentences. A result is removed from `results` when it is
     encoded.
     """
-    if kind == JSON:
-        return _encoded(_sentences(head, results, pooled))
-    return _npz(results, pooled, int(head["dim"]))
+    if kind != JSON:
+        yield from _npz(results, pooled, int(head["dim"]))
+        return
+    held = bytearray()
+    for part in _sentences(head, results, pooled):
+        held += part
+        if len(held) >= _PIECE_BYTES:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON; escapes what UTF-8 cannot hold, which are lone surrogates."""
-    write = partial(json.dumps, value, separators=(",", ":"), allow_nan=False)
-    try:
-        return write(ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return write().encode("ascii")
+    """Compact JSON in UTF-8."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    # UTF-8 cannot hold lone surrogates; with a backslash they are escapes of JSON too.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def json_response(value: Any) -> Response:
@@ -248,9 +185,9 @@ def number(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else round(value, 6)
 
 
-def _sentences(head: dict[str, Any], results: deque[Embedded], pooled: bool) -> Iterator[str]:
-    yield encode_json(head)[:-1].decode("utf-8") + ',"results":['
-    comma = ""
+def _sentences(head: dict[str, Any], results: deque[Embedded], pooled: bool) -> Iterator[bytes]:
+    yield encode_json(head)[:-1] + b',"results":['
+    comma = b""
     while results:
         sentence, values = results.popleft()
         fields: dict[str, Any] = {"tokens": sentence.tokens}
@@ -258,42 +195,25 @@ def _sentences(head: dict[str, Any], results: deque[Embedded], pooled: bool) -> 
             fields["spans"] = sentence.spans
         all_layers = values.ndim == (2 if pooled else 3)
         key = "layers" if all_layers else "vector" if pooled else "vectors"
-        yield f'{comma}{encode_json(fields)[:-1].decode("utf-8")},"{key}":'
+        yield comma + encode_json(fields)[:-1] + f',"{key}":'.encode()
         yield from _numbers(values)
-        yield "}"
-        comma = ","
-    yield "]}"
+        yield b"}"
+        comma = b","
+    yield b"]}"
 
 
-def _numbers(values: NDArray[np.float32]) -> Iterator[str]:
+def _numbers(values: NDArray[np.float32]) -> Iterator[bytes]:
     """An array as nested JSON lists, with seven digits."""
-    if values.ndim > 2:
-        for k, part in enumerate(values):
-            yield "," if k else "["
-            yield from _numbers(part)
-    else:
-        matrix = values.reshape(-1, values.shape[-1])
-        row = "[" + ",".join(["%.7g"] * matrix.shape[1]) + "]"
-        rows = max(1, _BLOCK_NUMBERS // max(1, matrix.shape[1]))
-        yield "[" if values.ndim == 2 else ""
-        for k in range(0, len(matrix), rows):
-            # One % for many numbers is several times as fast as json.dumps of them.
-            block = matrix[k : k + rows]
-            text = ",".join([row] * len(block)) % tuple(block.ravel().tolist())
-            yield f",{text}" if k else text
-    yield "]" if values.ndim > 1 else ""
-
-
-def _encoded(parts: Iterable[str]) -> Iterator[bytes]:
-    held: list[str] = []
-    size = 0
-    for part in parts:
-        held.append(part)
-        size += len(part)
-        if size >= _PIECE_BYTES:
-            yield "".join(held).encode("utf-8")
-            held, size = [], 0
-    yield "".join(held).encode("utf-8")
+    if values.ndim == 1:
+        # One % for many numbers is several times as fast as json.dumps of them.
+        row = ",".join(["%.7g"] * len(values)) % tuple(values.tolist())
+        yield f"[{row}]".encode("ascii")
+        return
+    yield b"["
+    for k, part in enumerate(values):
+        yield b"," if k else b""
+        yield from _numbers(part)
+    yield b"]"
 
 
 def _npz(results: deque[Embedded], pooled: bool, dim: int) -> Iterator[bytes]:
@@ -309,10 +229,8 @@ def _npz(results: deque[Embedded], pooled: bool, dim: int) -> Iterator[bytes]:
             rows = [values for _, values in results]
             results.clear()
             add("vectors", np.stack(rows) if rows else np.zeros((0, dim), np.float32))
-        count = 0
-        while results:
-            add(str(count), results.popleft().values)
-            count += 1
+        for k in range(len(results)):
+            add(str(k), results.popleft()[1])
     view = sink.getbuffer()
     for k in range(0, len(view), _PIECE_BYTES):
         yield bytes(view[k : k + _PIECE_BYTES])

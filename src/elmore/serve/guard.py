@@ -1,8 +1,4 @@
-"""Middleware: host names, authentication, queue limits, body size, and response headers.
-
-The complete body is received here, within its limits, so that everything behind works on bytes that
-have arrived. After that, only a disconnect is awaited from the client.
-"""
+"""Middleware: host names, authentication, queue limits, body size, and response headers."""
 
 from __future__ import annotations
 
@@ -16,12 +12,11 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,16 +29,9 @@ from elmore.serve.settings import Settings
 __all__ = ["Guard", "Reservation"]
 
 _LOG = logging.getLogger(__name__)
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-)
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 # Paths without a token: the page, which asks for it, and the health checks.
 _OPEN = frozenset(("/", "/page.css", "/page.js", "/health", "/ready", "/openapi.json"))
-# Many clients send everything before they read. They see the error only if the rest of the body is
-# received and discarded, which is done up to these limits.
-_DISCARD_SECONDS = 2.0
-_DISCARD_BYTES = 64 << 20
 # Memory is given back to the system after so many bytes of responses; less is soon used again.
 _TRIM_BYTES = 64 << 20
 _TRIM_SECONDS = 0.5
@@ -75,8 +63,6 @@ class Guard:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._routes, self._draining = routes, draining
         self._hosts = frozenset(host.strip("[]").lower() for host in settings.hosts)
-        # A service on all addresses of a machine is called by any of them.
-        self._any_address = any(map(_is_wildcard, self._hosts))
         self.running = self.pending_bytes = self._sent_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,15 +70,20 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        headers = Headers(scope=scope)
         start, status = time.perf_counter(), 499  # until there is a response
 
         async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                named = {name for name, _ in message["headers"]}
-                extra = [pair for pair in _HEADERS if pair[0] not in named]
-                message = {**message, "headers": [*message["headers"], *extra]}
+                message = {**message, "headers": [*message["headers"]]}
+                extra = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    extra.setdefault(name, value)
+                # Nobody knows whether the rest of the body still comes.
+                if status in (400, 408) or (status >= 400 and "expect" in headers):
+                    extra["Connection"] = "close"
             await send(message)
 
         # Health checks and metrics must respond while the queue is full.
@@ -102,11 +93,14 @@ class Guard:
         scope = {**scope, "elmore.reservation": reservation}
         route = self._route(scope)
         try:
-            await self._handle(scope, receive, respond, working)
+            try:
+                self._admit(scope, headers, working)
+            except ServiceError as error:
+                await error_response(error)(scope, receive, respond)
+            else:
+                await self._app(scope, self._limited(receive), respond)
             if "elmore.sent" in scope:  # our own server knows when the client has read it
                 await scope["elmore.sent"]()
-        except ClientDisconnect:
-            pass
         except Exception as error:  # the application has answered
             _LOG.error("a request failed with %s", type(error).__name__, exc_info=error)
         finally:
@@ -133,34 +127,10 @@ class Guard:
             # Later, when nothing holds the response any more; it takes some milliseconds.
             loop.call_later(_TRIM_SECONDS, loop.run_in_executor, None, give_back_memory)
 
-    async def _handle(self, scope: Scope, receive: Receive, send: Send, working: bool) -> None:
-        headers = Headers(scope=scope)
-        chunks = Request(scope, receive).stream()
-        two_lengths = "transfer-encoding" in headers and "content-length" in headers
-        try:
-            if two_lengths:
-                # A proxy may believe the other one, and take the rest for the next request.
-                raise ServiceError(400, "the body has two lengths; send Content-Length alone")
-            self._admit(scope, headers, working)
-            body = await self._body(headers, chunks)
-        except ServiceError as error:
-            # With Expect: 100-continue the client has not sent anything yet.
-            lost = two_lengths or error.status_code == 408 or "expect" in headers
-            close = lost or not await _discard(chunks)
-            await error_response(error, close=close)(scope, receive, send)
-            return
-        given = False
-
-        async def replay() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, replay, send)
-
     def _admit(self, scope: Scope, headers: Headers, working: bool) -> None:
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may believe the other one, and take the rest for the next request.
+            raise ServiceError(400, "the body has two lengths; send Content-Length alone")
         self._check_host(headers)
         if _path(scope) not in _OPEN and not self._authorized(headers):
             raise ServiceError(401)
@@ -176,17 +146,20 @@ class Guard:
             raise ServiceError(415)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise ServiceError(415, "compressed bodies are not accepted; send plain JSON")
+        if int(headers.get("content-length", 0)) > self._settings.body_bytes:
+            raise self._too_large()
 
     def _check_host(self, headers: Headers) -> None:
         """Refuse a name that is not ours: a website may let its own name lead to this machine.
 
-        Browsers send the name that they looked up. What sends none is not a browser.
+        Browsers send the name that they looked up; an address is not looked up, so it is ours. What
+        sends none is not a browser.
         """
         host = headers.get("host", "").strip().lower()
         if not host or "*" in self._hosts:
             return
         name = re.sub(r":\d*$", "", host).removeprefix("[").removesuffix("]")
-        if name not in self._hosts and not (self._any_address and _is_address(name)):
+        if name not in self._hosts and not _is_address(name):
             raise ServiceError(
                 400,
                 f"the service is not called '{shown(name, 60)}'; use the address that it listens "
@@ -197,28 +170,38 @@ class Guard:
         token = self._settings.token
         if token is None:
             return True
-        sent = headers.getlist("authorization")
-        scheme, _, given = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+        scheme, _, given = ",".join(headers.getlist("authorization")).partition(" ")
         # As bytes: compare_digest accepts only ASCII text.
         same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode("ascii"))
         return same and scheme.lower() == "bearer"
 
-    async def _body(self, headers: Headers, chunks: AsyncIterator[bytes]) -> bytes:
+    def _limited(self, receive: Receive) -> Receive:
+        """The same `receive`, as long as the body is within its limits."""
+        deadline = asyncio.get_running_loop().time() + self._settings.body_seconds
+        size, complete = 0, False
+
+        async def limited() -> Message:
+            nonlocal size, complete
+            if complete:
+                return await receive()  # when the client disconnects
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise ServiceError(408) from None
+            if message["type"] == "http.disconnect":
+                raise ServiceError(499)
+            size += len(message.get("body", b""))
+            if size > self._settings.body_bytes:
+                raise self._too_large()
+            complete = not message.get("more_body", False)
+            return message
+
+        return limited
+
+    def _too_large(self) -> ServiceError:
         limit = self._settings.body_bytes
-        too_large = ServiceError(413, f"the body has more than {limit} bytes; send less at a time")
-        declared = headers.get("content-length", "")
-        if declared.isdigit() and int(declared[:20]) > limit:
-            raise too_large
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._settings.body_seconds):
-                async for chunk in chunks:
-                    body += chunk
-                    if len(body) > limit:
-                        raise too_large
-        except TimeoutError:
-            raise ServiceError(408) from None
-        return bytes(body)
+        return ServiceError(413, f"the body has more than {limit} bytes; send less at a time")
 
 
 class Reservation:
@@ -252,19 +235,6 @@ class Reservation:
         self.size += size
 
 
-async def _discard(chunks: AsyncIterator[bytes]) -> bool:
-    """Receive the rest of a refused body; returns whether that was all of it."""
-    size = 0
-    with contextlib.suppress(TimeoutError, ClientDisconnect):
-        async with asyncio.timeout(_DISCARD_SECONDS):
-            async for chunk in chunks:
-                size += len(chunk)
-                if size > _DISCARD_BYTES:
-                    return False
-            return True
-    return False
-
-
 def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
     """Write one line of JSON. Unknown addresses are not repeated: they may hold anything."""
     line = {
@@ -284,10 +254,6 @@ def _is_address(name: str) -> bool:
     with contextlib.suppress(ValueError):
         return bool(ipaddress.ip_address(name))
     return False
-
-
-def _is_wildcard(name: str) -> bool:
-    return _is_address(name) and ipaddress.ip_address(name).is_unspecified
 
 
 def _path(scope: Scope) -> str:

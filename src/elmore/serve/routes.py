@@ -23,7 +23,6 @@ from elmore.language_model.predictions import LanguageModel
 from elmore.options import Output
 from elmore.serve.batcher import Batcher, Item, compute, likely, scores, senses, vectors
 from elmore.serve.bodies import (
-    Embedded,
     ServiceError,
     choose_type,
     encode_vectors,
@@ -132,7 +131,7 @@ class Routes:
             for sentence in sentences
         ]
         values = await self._run(request, items, numbers)
-        results = deque(map(Embedded, sentences, values))
+        results = deque(zip(sentences, values, strict=True))
         request.scope["elmore.reservation"].results = results
         head = {"model": self._settings.name, "dim": dim}
         pieces = encode_vectors(kind, head, results, body.pooling is not None)

@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,6 @@ from elmore.elmo import Elmo
 from elmore.errors import ConfigError
 from elmore.senses.index import Index
 from elmore.serve.app import make_app
-from elmore.serve.bodies import ServiceError, error_response
 from elmore.serve.settings import Settings
 
 __all__ = ["bind", "serve"]
@@ -41,7 +39,6 @@ _STALL_BYTES = 65_536
 _LAST_STALL_SECONDS = 2.0
 # Unsent bytes that the system holds for a connection; else it is megabytes, which nobody counts.
 _UNSENT_BYTES = 131_072
-_NO_HTTP = "this is not an HTTP request; send one"
 
 
 class Listener(socket.socket):
@@ -116,7 +113,7 @@ def serve(
     listener: Listener,
     *,
     index: Index | None = None,
-    started: Callable[[], None] | None = None,
+    started: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish what was accepted.
 
@@ -125,9 +122,8 @@ def serve(
         settings: limits, token, name.
         listener: of `bind`.
         index: uses of words that can be searched too.
-        started: called when requests are taken.
+        started: called when requests are about to be taken; those that come earlier wait.
     """
-    settings = replace(settings, hosts=(*settings.hosts, str(listener.getsockname()[0])))
     listener.max_connections = _max_connections()
 
     def stopping() -> bool:
@@ -151,19 +147,9 @@ def serve(
     config.load()
     connection: Any = partial(_Connection, settings, listener, stopping)
     config.http_protocol_class = connection
-    server = _Server(config, started)
+    server = uvicorn.Server(config)
+    started()
     server.run(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
-        super().__init__(config)
-        self._on_start = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started and self._on_start is not None:
-            self._on_start()
 
 
 class _StrictBuffer(ReceiveBuffer):
@@ -186,7 +172,7 @@ class _StrictBuffer(ReceiveBuffer):
             or len(lines) > _HEAD_LINES
             or len(head) > _HEAD_BYTES
         ):
-            raise h11.RemoteProtocolError(_NO_HTTP)
+            raise h11.RemoteProtocolError("a head that can be read in two ways")
         return lines
 
 
@@ -270,13 +256,6 @@ class _Connection(H11Protocol):
             self._reading_timer = self.loop.call_later(min(left, 1), self._check_reading)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP in the format of all other errors; uvicorn's is plain text."""
-        body = bytes(error_response(ServiceError(400, _NO_HTTP)).body)
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        response = h11.Response(
-            status_code=400, headers=[*headers, ("Connection", "close")], reason="Bad Request"
-        )
         with suppress(h11.LocalProtocolError):  # in the middle of a response it is too late
-            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            super().send_400_response(msg)
         self.transport.close()
