@@ -41,15 +41,6 @@ def make_table(count: int) -> pa.Table:
     return pa.table({name: pa.array(values) for name, values in columns.items()})
 
 
-def write_files(table: pa.Table, folder: Path, parts: int) -> Path:
-    """Write a table as several files, whose names are in order."""
-    folder.mkdir()
-    size = -(-len(table) // parts)
-    for part in range(parts):
-        pq.write_table(table.slice(part * size, size), folder / f"part-{part:03d}.parquet")
-    return folder
-
-
 def read_files(folder: Path) -> pa.Table:
     """Read all files of a folder in the order of their names."""
     return pa.concat_tables(pq.read_table(path) for path in sorted(folder.glob("*.parquet")))
@@ -68,38 +59,6 @@ def check_pooled(rows: list[dict[str, Any]], table: pa.Table, model: Path) -> No
             np.testing.assert_allclose(row["vector"], vector, rtol=0, atol=1e-5)
     assert np.any(expected[0]), "the model says something"
     assert not np.any(rows[EMPTY]["vector"])
-
-
-class Deadly:
-    """Kills the first worker that asks it, and remembers who asked.
-
-    Args:
-        place: an empty folder that all workers see.
-    """
-
-    def __init__(self, place: Path) -> None:
-        self.place = str(place)
-
-    def started(self, first: int) -> None:
-        """Note that a worker begins with the rows from `first` on."""
-        with open(f"{self.place}/started", "a", encoding="ascii") as stream:
-            stream.write(f"{first}\n")
-
-    def strike(self) -> None:
-        """Kill this process if it is the first to come here."""
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(f"{self.place}/killed", os.O_CREAT | os.O_EXCL))
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    @property
-    def starts(self) -> list[int]:
-        """The first rows of all that was begun."""
-        return [int(line) for line in Path(self.place, "started").read_text().split()]
-
-    @property
-    def killed(self) -> bool:
-        """Whether a worker has died."""
-        return Path(self.place, "killed").exists()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob
 from elmore.options import Output
-from integrations.engines import EMPTY, NULL, check_pooled, make_table
+from integrations.engines import EMPTY, NULL, make_table
 
 
 def embed(table: Any, model: Path, *, fixed: bool = True, **options: Any) -> pa.Table:
@@ -99,28 +99,6 @@ def test_lists_of_tokens_are_taken_as_they_are(tiny_folder: Path) -> None:
     nothing = pa.table({"words": [["a", None]]})
     with pytest.raises(InputError, match="a list in column 'words' holds a null among its tokens"):
         embed(nothing, tiny_folder, column="words")
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
-    ids=str,
-)
-def test_every_kind_of_string(tiny_folder: Path, kind: pa.DataType) -> None:
-    table = make_table(50)
-    other = table.set_column(1, "text", table["text"].cast(kind))
-    assert (
-        embed(other, tiny_folder, pool="mean")["vector"]
-        == (embed(table, tiny_folder, pool="mean")["vector"])
-    )
-
-
-def test_a_batch_and_a_cut_column_too(tiny_folder: Path) -> None:
-    table = make_table(90)
-    [batch] = table.to_batches()
-    check_pooled(embed(batch, tiny_folder, pool="mean").to_pylist(), table, tiny_folder)
-    cut = pa.concat_tables([table.slice(0, 7), table.slice(7, 40), table.slice(47)])
-    check_pooled(embed(cut, tiny_folder, pool="mean").to_pylist(), table, tiny_folder)
 
 
 def test_nothing_gives_empty_columns(tiny_folder: Path) -> None:

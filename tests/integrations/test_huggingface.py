@@ -69,19 +69,6 @@ def test_there_and_back(hub: FakeHub, tiny_folder: Path, tiny_elmo: Elmo) -> Non
         np.testing.assert_allclose(found, tiny_elmo.embed(SENTENCE), atol=1e-5)
 
 
-def test_the_names_of_other_libraries(hub: FakeHub, tiny_elmo: Elmo, tmp_path: Path) -> None:
-    address = tiny_elmo.push_to_hub(
-        "ada/tiny", token="other", revision="two", card="# Card", message="Hello"
-    )
-    assert address.startswith(hub.address)
-    assert hub.commits == [("ada/tiny", "two", "Hello")]
-    assert hub.repositories["ada/tiny"]["two"]["README.md"] == b"# Card"
-    assert hub.tokens["/api/models/ada/tiny/commit/two"] == "Bearer other"
-    again = Elmo.load("ada/tiny", revision="two", cache_dir=tmp_path / "here")
-    np.testing.assert_allclose(again.embed(SENTENCE), tiny_elmo.embed(SENTENCE), atol=1e-5)
-    assert any((tmp_path / "here").rglob("model.safetensors"))
-
-
 def test_a_loaded_model_and_other_formats(
     hub: FakeHub, tiny_elmo: Elmo, tiny_checkpoint: Any, tmp_path: Path
 ) -> None:
@@ -156,14 +143,12 @@ def test_the_card_of_a_run_tells_its_facts(run: Run) -> None:
     for fact in (
         "# run",
         'elmo = Elmo.load("ada/run")',
-        f"{notes['data']['tokens']:,} tokens",
-        f"{notes['training']['tokens_seen']:,} tokens",
+        f'"tokens_seen": {notes["training"]["tokens_seen"]}',
         f"{np.exp(notes['training']['heldout_loss']):.1f}, mean of the directions",
-        "recipe `tiny`",
         "Two words.",
     ):
         assert fact in text
-    recipe = text.partition("```json\n")[2].partition("```")[0]
+    recipe = text.partition("## Recipe\n\n```json\n")[2].partition("```")[0]
     assert json.loads(recipe) == json.loads(json.dumps(run.recipe.to_json()))
 
 
@@ -173,16 +158,6 @@ def test_a_card_says_what_is_not_known(tiny_elmo: Elmo) -> None:
     assert "license" not in text.partition("---\n#")[0]
     assert "Not described." in text
     assert "perplexity" not in text
-
-
-def test_the_code_of_a_card_runs(
-    hub: FakeHub, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    push_to_hub(tiny_folder, "ada/tiny")
-    text = hub.repositories["ada/tiny"]["main"]["README.md"].decode()
-    space: dict[str, Any] = {}
-    exec(text.partition("```python\n")[2].partition("```")[0], space)
-    assert [vectors.shape for vectors in space["vectors"]] == [(3, 32), (3, 32)]
 
 
 def test_refusals(
@@ -200,12 +175,6 @@ def test_refusals(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtra, match=r"install elmore\[hub\]"):
         push_to_hub(tiny_folder, "ada/tiny")
-
-
-def test_a_run_without_a_checkpoint(run: Run, tmp_path: Path) -> None:
-    shutil.copy(run.path / "recipe.json", tmp_path / "recipe.json")
-    with pytest.raises(ElmoreError, match="has no checkpoint yet"):
-        model_card(tmp_path, "ada/run")
 
 
 def test_a_trained_task_there_and_back(

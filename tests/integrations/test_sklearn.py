@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
 from elmore import Elmo
-from elmore.errors import ConfigError, ElmoreError, ModelNotFound
+from elmore.errors import ConfigError
 from elmore.integrations.sklearn import ElmoVectorizer
 
 TEXTS = ["It rose .", "It fell .", "", "Stocks rose and fell again ."]
@@ -34,8 +32,7 @@ def vectorizer(tiny_folder: Path) -> ElmoVectorizer:
     return ElmoVectorizer(tiny_folder, threads=1)
 
 
-@pytest.mark.parametrize("pool", ["mean", "max", "first", "last"])
-@pytest.mark.parametrize("layers", ["mean", "top", 0, [0.2, 0.3, 0.5]])
+@pytest.mark.parametrize(("pool", "layers"), [("mean", "mean"), ("max", [0.2, 0.3, 0.5])])
 def test_sentences_are_those_of_encode(
     vectorizer: ElmoVectorizer, tiny_elmo: Elmo, pool: Any, layers: Any
 ) -> None:
@@ -49,77 +46,48 @@ def test_tokens_are_rows_in_order(vectorizer: ElmoVectorizer, tiny_elmo: Elmo) -
     found = vectorizer.set_params(pool=None, tokenized=True).transform(TOKENS)
     expected = np.concatenate(tiny_elmo.embed(TOKENS, tokenized=True))
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert vectorizer.transform([]).shape == (0, 32)
     same_length = np.array([["It", "fell"], ["It", "rose"]])
     assert vectorizer.transform(same_length).shape == (4, 32)
 
 
-@pytest.mark.parametrize(
-    "make", [list, tuple, iter, np.array, lambda x: np.array(x, object), pd.Series]
-)
+@pytest.mark.parametrize("make", [iter, np.array, pd.Series])
 def test_whatever_holds_sentences(vectorizer: ElmoVectorizer, make: Any) -> None:
     expected = vectorizer.transform(TEXTS)
     assert np.array_equal(vectorizer.fit_transform(make(TEXTS)), expected)
     assert np.array_equal(vectorizer.transform(make(TEXTS)), expected)
 
 
-def test_nothing_to_transform(vectorizer: ElmoVectorizer) -> None:
-    assert vectorizer.transform([]).shape == (0, 32)
-    with pytest.raises(ConfigError, match="X is empty"):
-        vectorizer.fit([])
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"layers": 7}, "layers 0..2"),
+        ({"precision": "double"}, "use one of float32"),
+        ({"model": 5}, "name it by a path"),
+    ],
+)
+def test_wrong_parameters_are_told_by_fit(
+    vectorizer: ElmoVectorizer, parameters: dict[str, Any], message: str
+) -> None:
+    vectorizer.set_params(**parameters)  # as scikit-learn wants it: nothing is checked here
+    with pytest.raises(ConfigError, match=message):
+        vectorizer.fit(TEXTS)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("It fell .", r"X is one str where a list of sentences belongs; pass \[text\]"),
-        (b"It fell .", "X is one bytes"),
-        (pd.DataFrame({"text": TEXTS}), r"DataFrame of shape \(4, 1\); pass one column"),
-        (np.array([TEXTS]), r"ndarray of shape \(1, 4\); pass one column"),
-        (np.array("text"), r"ndarray of shape \(\)"),
-        ({"text": 1}, "X is a dict"),
-        (frozenset(TEXTS), "X is a frozenset"),
-        (5, "X is a int; pass a list of sentences"),
-        (["It fell .", 5], "item 1 of X is a int, not a string"),
-        (["It fell .", None], "item 1 of X is a NoneType, not a string; fill or drop"),
-        (pd.Series(["It fell .", np.nan]), "item 1 of X is a float, not a string; fill or drop"),
-        (TOKENS, "item 0 of X is a list, not a string; .* set tokenized=True"),
+        ("It fell .", r"pass \[text\]"),
+        (pd.DataFrame({"text": TEXTS}), "pass one column"),
+        (np.array([TEXTS]), "item 0 is a ndarray, not a string"),
+        (frozenset(TEXTS), "pass a list"),
+        (pd.Series(["It fell .", np.nan]), "item 1 is a float, not a string"),
+        (TOKENS, "for lists of tokens pass tokenized=True"),
     ],
 )
 def test_wrong_input(vectorizer: ElmoVectorizer, given: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         vectorizer.fit_transform(given)
-    with pytest.raises(ValueError, match=message):  # as scikit-learn's users catch it
-        vectorizer.transform(given)
-
-
-def test_text_where_tokens_belong(vectorizer: ElmoVectorizer) -> None:
-    vectorizer.set_params(tokenized=True)
-    with pytest.raises(ConfigError, match="not a list of tokens; set tokenized=False"):
-        vectorizer.transform(TEXTS)
-    with pytest.raises(ConfigError, match="a token of type int"):
-        vectorizer.transform([["It", 5]])
-    for wrong in (5, {"It": 1}, {"It"}, None, b"It"):
-        with pytest.raises(ConfigError, match="not a list of tokens"):
-            vectorizer.transform([wrong])
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"pool": "sum"}, ConfigError, "use one of mean, max"),
-        ({"layers": 7}, ConfigError, "layers 0..2"),
-        ({"precision": "double"}, ConfigError, "use one of float32"),
-        ({"threads": 0}, ConfigError, "use 1 or more"),
-        ({"model": "no-such-model"}, ModelNotFound, "no-such-model"),
-        ({"model": 5}, ConfigError, "name it by a path"),
-    ],
-)
-def test_wrong_parameters_are_told_by_fit(
-    vectorizer: ElmoVectorizer, parameters: dict[str, Any], error: type[ElmoreError], message: str
-) -> None:
-    vectorizer.set_params(**parameters)  # as scikit-learn wants it: nothing is checked here
-    with pytest.raises(error, match=message):
-        vectorizer.fit(TEXTS)
 
 
 def test_copies_and_pickles_hold_no_weights(vectorizer: ElmoVectorizer, tiny_folder: Path) -> None:
@@ -130,22 +98,6 @@ def test_copies_and_pickles_hold_no_weights(vectorizer: ElmoVectorizer, tiny_fol
     for other in (pickle.loads(data), clone(vectorizer)):
         assert other.get_params() == vectorizer.get_params()
         assert np.array_equal(other.transform(TEXTS), expected)
-
-
-def test_a_pickle_works_in_another_process(vectorizer: ElmoVectorizer, tmp_path: Path) -> None:
-    pipeline = make_pipeline(vectorizer, LogisticRegression()).fit(TEXTS, [1, 0, 0, 1])
-    (tmp_path / "pipeline.pkl").write_bytes(pickle.dumps(pipeline))
-    code = (
-        "import pickle, sys; p = pickle.load(open(sys.argv[1], 'rb'));"
-        "print(p.predict_proba(['It fell .'])[0, 0])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "pipeline.pkl")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert float(done.stdout) == pytest.approx(pipeline.predict_proba(["It fell ."])[0, 0])
 
 
 def test_names_of_columns_and_tables(vectorizer: ElmoVectorizer) -> None:

@@ -21,7 +21,6 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from elmore import Elmo, cosine
-from elmore.errors import ConfigError
 from elmore.integrations import loaded
 from elmore.integrations.spacy import add_hooks
 from elmore.published.catalog import INCLUDED
@@ -112,16 +111,6 @@ def test_a_vocabulary_with_vectors_of_its_own(tiny_folder: Path) -> None:
     np.testing.assert_array_equal(other.tensor, doc.tensor)
 
 
-def test_what_was_computed_before_is_forgotten(tiny_folder: Path) -> None:
-    nlp = pipeline(tiny_folder, hooks=False)
-    doc = nlp.make_doc("It fell")
-    doc.tensor = np.ones((2, 3), np.float32)
-    assert (doc.vector.shape, doc.vector_norm) == ((3,), pytest.approx(3**0.5))
-    doc = nlp(doc)
-    assert doc.vector.shape == (32,)
-    assert doc.vector_norm == pytest.approx(float(np.linalg.norm(doc.vector)))
-
-
 def test_a_stream_goes_in_batches(
     nlp: Language, monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
 ) -> None:
@@ -147,19 +136,11 @@ def test_on_disk_and_in_bytes_a_model_is_named(
     nlp = pipeline(tiny_folder, layers=[0.1, 0.2, 0.7])
     expected = nlp(TEXT).tensor
     nlp.to_disk(tmp_path / "saved")
-    size = sum(path.stat().st_size for path in (tmp_path / "saved" / "elmore").iterdir())
-    assert size < 1000
     for other in (
         spacy.load(tmp_path / "saved"),
         spacy.blank("en", config=nlp.config).from_bytes(nlp.to_bytes()),
     ):
         np.testing.assert_array_equal(other(TEXT).tensor, expected)
-    component = pipeline(tiny_folder).get_pipe("elmore")
-    component.from_bytes(nlp.get_pipe("elmore").to_bytes())
-    np.testing.assert_array_equal(component(nlp.make_doc(TEXT)).tensor, expected)
-    (tmp_path / "saved" / "elmore" / "elmore.json").write_text('{"model": 5}')
-    with pytest.raises(ConfigError, match="not settings of this version of elmore's component"):
-        spacy.load(tmp_path / "saved")
 
 
 def test_several_processes_load_the_model_once_each(
@@ -167,8 +148,8 @@ def test_several_processes_load_the_model_once_each(
 ) -> None:
     texts = [f"{TEXT} {k}" for k in range(40)]
     nlp = pipeline(tiny_folder, hooks=False)
-    nlp.add_pipe("elmore", name="again", config={"model": str(tiny_folder), "threads": 1})
-    nlp.get_pipe("again")._settings["hooks"] = False
+    config = {"model": str(tiny_folder), "threads": 1, "hooks": False}
+    nlp.add_pipe("elmore", name="again", config=config)
     expected = [doc.tensor for doc in nlp.pipe(texts)]
     read = loaded.read_checkpoint
 
@@ -247,18 +228,6 @@ def test_add_pipe_needs_no_import_where_elmore_is_installed(tmp_path: Path) -> N
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.stdout.split("\n")[0].endswith(f"({INCLUDED['english'].dim},)")
-
-
-@pytest.mark.parametrize("library", ["spacy", "sklearn"])
-def test_without_the_library(library: str) -> None:
-    code = (
-        f"import sys; sys.modules[{library!r}] = None\n"
-        f"try:\n    import elmore.integrations.{library}\n"
-        "except ImportError as error:\n    print(type(error).__name__, error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("MissingExtra")
-    assert f"install elmore[{library}]" in done.stdout
 
 
 def ewt_documents() -> Iterator[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from elmore import Elmo
@@ -21,13 +20,10 @@ from elmore.integrations.columns import ColumnJob
 from integrations.engines import (
     EMPTY,
     NULL,
-    Deadly,
     at_most,
     check_pooled,
     make_table,
     needs_java,
-    read_files,
-    write_files,
 )
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: elmore[spark]")
@@ -72,40 +68,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def patience() -> Iterator[None]:
     with at_most(240):
         yield
-
-
-def test_parquet_in_parquet_out(spark: Any, tiny_folder: Path, tmp_path: Path) -> None:
-    table = make_table(2500)
-    files = write_files(table, tmp_path / "in", 1)
-    door.embed_parquet(spark, files, tmp_path / "out", model=tiny_folder, pool="mean")
-    check_pooled(read_files(tmp_path / "out").to_pylist(), table, tiny_folder)
-
-
-def test_nothing_of_others_is_deleted(spark: Any, tiny_folder: Path, tmp_path: Path) -> None:
-    files = write_files(make_table(20), tmp_path / "in", 2)
-    link = tmp_path / "link"
-    link.symlink_to(files)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "thesis.txt").write_text("not ours")
-    out = tmp_path / "out"
-    for _ in range(2):
-        door.embed_parquet(
-            spark, files, out, model=tiny_folder, pool="mean", overwrite=True, column="text"
-        )
-    wrong: list[tuple[str | Path, Path, str]] = [
-        (files, files, "overlap"),
-        (files, tmp_path, "overlap"),
-        (files, link, "overlap"),
-        (f"{tmp_path}/i*/*.parquet", files, "overlap"),
-        (files, other, "holds 'thesis.txt'"),
-    ]
-    before = sorted(tmp_path.rglob("*"))
-    for given, target, message in wrong:
-        with pytest.raises(ConfigError, match=message) as caught:
-            door.embed_parquet(spark, given, target, model=tiny_folder, overwrite=True)
-        assert "\n" not in str(caught.value)
-        assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_every_kind_of_column_survives(spark: Any, tiny_folder: Path) -> None:
@@ -164,41 +126,6 @@ def test_as_an_expression(spark: Any, tiny_folder: Path) -> None:
     [expected] = Elmo.load(tiny_folder, threads=1).embed([["a", "b c"]], tokenized=True)
     np.testing.assert_allclose(rows[0]["v"], expected, rtol=0, atol=1e-5)
     assert [rows[1]["v"], rows[2]["v"]] == [None, []]
-
-
-def test_a_killed_worker_costs_its_task_and_nothing_else(
-    spark: Any, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deadly = Deadly(tmp_path)
-    original = door.arrow_function
-
-    def mortal(job: ColumnJob) -> Any:
-        embed = original(job)
-
-        def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            def noted() -> Iterator[pa.RecordBatch]:
-                for batch in batches:
-                    deadly.started(batch["id"][0].as_py())
-                    yield batch
-
-            for piece in embed(noted()):
-                half = len(piece) // 2
-                yield piece.slice(0, half)
-                deadly.strike()
-                yield piece.slice(half)
-
-        return mapped  # sent to the workers by value
-
-    monkeypatch.setattr(door, "arrow_function", mortal)
-    table = make_table(6 * 500)
-    rows = spark.sparkContext.parallelize(table.to_pylist(), 6)
-    df = spark.createDataFrame(rows, "id bigint, text string, name string")
-    rows = door.embed_dataframe(df, model=tiny_folder, pool="mean").collect()
-    assert deadly.killed
-    check_pooled([row.asDict() for row in rows], table, tiny_folder)
-    starts = deadly.starts
-    assert sorted(set(starts)) == [10 + 500 * k for k in range(6)]
-    assert len(starts) == 7
 
 
 def test_what_cannot_work_is_refused_before_a_worker_starts(spark: Any, tiny_folder: Path) -> None:

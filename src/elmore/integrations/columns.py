@@ -12,9 +12,7 @@ A null stays null. A sentence without tokens has an empty list of vectors, or ze
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,8 +40,6 @@ __all__ = [
     "ColumnJob",
     "ColumnOptions",
     "Kind",
-    "check_folder",
-    "check_overlap",
     "column_kind",
 ]
 
@@ -261,38 +257,3 @@ def _is_string(types: Any, arrow_type: Any) -> bool:
         arrow_type = arrow_type.value_type
     tests = (types.is_string, types.is_large_string, types.is_string_view)
     return any(test(arrow_type) for test in tests)
-
-
-# --------------------------------------------------------------------------- output folders
-
-
-def check_overlap(inputs: Iterable[str], out: str) -> None:
-    """Refuse an output folder that is, holds or is in one of the inputs.
-
-    All are absolute paths or addresses of one kind; of local paths, links are followed.
-    """
-    target = _parts(out)
-    for path in inputs:
-        mine = _parts(path)
-        shared = min(len(mine), len(target))
-        if mine[:shared] == target[:shared]:
-            raise ConfigError(
-                f"the output '{shown(out)}' and the input '{shown(path)}' overlap, so that writing "
-                "one would change the other; choose another folder"
-            )
-
-
-def check_folder(names: Sequence[str], pattern: re.Pattern[str], out: object) -> None:
-    """Refuse to replace a folder that holds anything but files of earlier output."""
-    for name in names:
-        if not pattern.fullmatch(name):
-            raise ConfigError(
-                f"'{shown(out)}' holds '{shown(name)}', which is not a file of earlier output; "
-                "choose another folder, or delete this one yourself"
-            )
-
-
-def _parts(path: str) -> list[str]:
-    if "://" not in path:
-        path = os.path.realpath(path)
-    return [part for part in path.split("/") if part not in ("", ".")]

@@ -9,7 +9,7 @@ import contextlib
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +141,13 @@ def model_card(
         f'elmo = Elmo.load("{name}")\n'
         'vectors = elmo.embed(["Stocks fell .", "She fell ."])   # a list of (tokens, '
         f"{checkpoint.config.dim})\n```",
-        "## Facts\n\n" + _table(_facts(checkpoint, run, licence)),
+        "## Facts\n\n" + _table(_facts(checkpoint, licence)),
         "## Training data\n\n" + (data or "Not described."),
     ]
-    if run is not None:
-        recipe = json.dumps(run.recipe.to_json(), indent=2)
-        parts.append(f"## Recipe\n\n```json\n{recipe}\n```")
+    notes = {"Notes of the model": checkpoint.notes}
+    notes |= {} if run is None else {"Recipe": run.recipe.to_json()}
+    for title, values in notes.items():
+        parts += [f"## {title}\n\n```json\n{json.dumps(values, indent=2)}\n```"] if values else []
     return _card(head, name, parts)
 
 
@@ -183,10 +184,8 @@ def _task_card(path: Path, name: str) -> str:
     )
 
 
-def _facts(
-    checkpoint: Checkpoint, run: Run | None, licence: str | None
-) -> Iterator[tuple[str, object]]:
-    config, notes = checkpoint.config, checkpoint.notes
+def _facts(checkpoint: Checkpoint, licence: str | None) -> Iterator[tuple[str, object]]:
+    config = checkpoint.config
     lstm, tokens = config.lstm, config.tokens
     yield "licence", licence or "not stated"
     yield "parameters", f"{count_parameters(config):,}"
@@ -198,27 +197,9 @@ def _facts(
     if checkpoint.softmax is not None:
         yield "predicts", f"{checkpoint.softmax.n_words:,} words"
     yield "stored as", checkpoint.precision
-    certificate = _note(notes, "certificate").get("mean_cosine")
-    if certificate:
-        yield "cosine to float32, by layer", ", ".join(f"{value:.5f}" for value in certificate)
-    training, data = _note(notes, "training"), _note(notes, "data")
-    if data.get("tokens"):
-        yield "text", f"{data['tokens']:,} tokens, digest `{str(data.get('digest'))[:16]}`"
-    if training.get("tokens_seen"):
-        yield "read while training", f"{training['tokens_seen']:,} tokens"
-        yield "steps", f"{training.get('step'):,}, recipe `{training.get('recipe')}`"
-    if isinstance(training.get("heldout_loss"), float):
-        perplexity = math.exp(training["heldout_loss"])
-        yield "held-out perplexity", f"{perplexity:.1f}, mean of the directions, while training"
-    if run is not None:
-        recipe = run.recipe
-        yield "optimiser", f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g}"
-        yield "loss", f"{recipe.loss.kind} softmax"
-
-
-def _note(notes: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = notes.get(key)
-    return found if isinstance(found, dict) else {}
+    loss = checkpoint.notes.get("training", {}).get("heldout_loss")
+    if loss is not None:
+        yield "held-out perplexity", f"{math.exp(loss):.1f}, mean of the directions, while training"
 
 
 def _table(rows: Iterator[tuple[str, object]]) -> str:

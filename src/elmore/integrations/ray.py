@@ -20,14 +20,10 @@ dies, and gives it the batches that were not finished. The class of the actors c
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.columns import (
@@ -35,8 +31,6 @@ from elmore.integrations.columns import (
     ColumnJob,
     ColumnOptions,
     Kind,
-    check_folder,
-    check_overlap,
     column_kind,
 )
 
@@ -47,11 +41,7 @@ __all__ = ["BATCH_ROWS", "embed_dataset", "embed_parquet"]
 
 # One window of a stream: sorted by length, these fill batches of nearly equal sentences.
 BATCH_ROWS = 1024
-# Rows in a task of `embed_parquet`, if the row groups allow it: a minute or two of work.
-_PIECE_ROWS = 64 * BATCH_ROWS
-# The files that `embed_parquet` writes; it replaces no others.
-_OURS = re.compile(r"\d{6,}\.parquet(\.partial)?")
-# Some row groups of a Parquet file (an Arrow fragment), and the schema to read them with.
+# A row group of a Parquet file (an Arrow fragment), and the schema to read it with.
 _Piece = tuple[Any, Any]
 
 
@@ -100,35 +90,33 @@ def embed_parquet(
     out: str | Path,
     *,
     workers: int | None = None,
-    overwrite: bool = False,
     **options: Unpack[ColumnOptions],
 ) -> None:
-    """Embed a column of Parquet files into a folder of such files.
+    """Embed a column of Parquet files into a folder of such files, one for each row group.
 
     Sorted by name, the files hold the rows in the order of the input: one file after the other,
-    those of a folder by name. Each has about 65,000 rows, or one row group if that is larger.
+    those of a folder by name.
 
     Args:
         inputs: files or folders; paths, or addresses that Arrow reads (s3://, gs://, hdfs://).
         out: the folder to create.
         workers: as in `embed_dataset`.
-        overwrite: replace the files of an earlier call in a folder that exists.
         options: as in `embed_dataset`.
 
     Raises:
-        ConfigError: a bad option; no such column or file; the folder exists, holds other files,
-            or overlaps with the inputs.
+        ConfigError: a bad option; no such column; the folder exists.
+        OSError, ValueError: Arrow cannot read the input.
     """
     job = ColumnJob(**options)
     _check_workers(workers, job.threads or 1)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     target, folder = _file_system(out)
-    systems = [_file_system(path) for path in paths]
-    check_overlap([place for system, place in systems if system.equals(target)], folder)
-    pieces = _pieces(paths, job)
-    _make_folder(target, folder, out, overwrite=overwrite)
+    pieces = [piece for path in paths for piece in _pieces(path, job)]
+    if target.get_file_info(folder).type != _arrow("fs").FileType.NotFound:
+        raise ConfigError(f"'{out}' exists; choose another folder")
+    target.create_dir(folder, recursive=True)
     # Ray packs row groups into its read tasks by size, in no order, whatever `preserve_order` says.
-    # So a task here is some row groups of one file, and writes the file that has its number.
+    # So a task here is one row group, and writes the file that has its number.
     numbers = _ray_data().from_items([{"piece": number} for number in range(len(pieces))])
     tasks = numbers.repartition(len(pieces))
     _mapped(tasks, _EmbedPieces, [job, pieces, target, folder], 1, workers).materialize()
@@ -140,7 +128,6 @@ class _EmbedPieces:
     def __init__(self, job: ColumnJob, pieces: Sequence[_Piece], target: Any, folder: str) -> None:
         self._embedder = ColumnEmbedder(job)
         self._pieces, self._target, self._folder = pieces, target, folder
-        self._parquet = require("pyarrow.parquet", "ray", "Parquet files")
 
     def __call__(self, numbers: Any) -> Any:
         """Embed the pieces of these numbers, and return the numbers."""
@@ -153,64 +140,27 @@ class _EmbedPieces:
         return numbers
 
     def _write(self, piece: _Piece, stream: Any) -> None:
-        tables = (table for batch in _batches(*piece) for table in self._embedder(batch))
-        first = next(tables)  # there is one, perhaps without rows
-        with self._parquet.ParquetWriter(stream, first.schema, compression="zstd") as writer:
-            for table in chain([first], tables):
-                writer.write(table)
+        fragment, schema = piece
+        # Without rows, so that the columns are known even if there are none.
+        [empty] = self._embedder(schema.empty_table())
+        # With threads of its own Arrow would read far ahead.
+        batches = fragment.to_batches(schema=schema, batch_size=BATCH_ROWS, use_threads=False)
+        with _arrow("parquet").ParquetWriter(stream, empty.schema, compression="zstd") as writer:
+            for batch in batches:
+                for table in self._embedder(batch) if batch.num_rows else ():
+                    writer.write(table)
 
 
-def _pieces(inputs: Sequence[str | Path], job: ColumnJob) -> list[_Piece]:
-    """The row groups of all files, in order: in pieces of about _PIECE_ROWS rows."""
-    dataset = require("pyarrow.dataset", "ray", "Parquet files")
-    arrow = require("pyarrow", "ray", "Parquet files")
-    pieces: list[_Piece] = []
-    for path in inputs:
-        system, place = _file_system(path)
-        files = _parquet_files(system, place, path)
-        try:
-            found = dataset.dataset(
-                files,
-                filesystem=system,
-                format="parquet",
-                partitioning="hive",
-                partition_base_dir=place,
-            )
-            kind = partial(_kind_in, found.schema, job.column)
-            job.check(found.schema.names, kind)
-            for fragment in sorted(found.get_fragments(), key=lambda one: one.path):
-                pieces += [(part, found.schema) for part in _parts(fragment)]
-        except (arrow.ArrowInvalid, OSError) as error:
-            raise ConfigError(
-                f"'{shown(path)}' cannot be read as Parquet: {shown(error, 100)}; check the files"
-            ) from None
-    return pieces
-
-
-def _parts(fragment: Any) -> Iterator[Any]:
-    """A file, divided between row groups."""
-    groups: list[int] = []
-    rows = 0
-    for group in fragment.row_groups:
-        if groups and rows + group.num_rows > _PIECE_ROWS:
-            yield fragment.subset(row_group_ids=groups)
-            groups, rows = [], 0
-        groups.append(group.id)
-        rows += group.num_rows
-    yield fragment.subset(row_group_ids=groups)
-
-
-def _batches(fragment: Any, schema: Any) -> Iterator[Any]:
-    """The rows of a piece, a window each time; one without rows if it has none."""
-    empty = True
-    # With threads of its own Arrow would read far ahead.
-    for batch in fragment.to_batches(schema=schema, batch_size=BATCH_ROWS, use_threads=False):
-        if batch.num_rows:
-            empty = False
-            yield batch
-    if empty:
-        arrow = require("pyarrow", "ray", "Parquet files")
-        yield arrow.RecordBatch.from_pylist([], schema=schema)
+def _pieces(path: str | Path, job: ColumnJob) -> list[_Piece]:
+    """The row groups of a file, or of the files of a folder, in order."""
+    system, place = _file_system(path)
+    found = _arrow("dataset").dataset(
+        place, filesystem=system, format="parquet", partitioning="hive", partition_base_dir=place
+    )
+    job.check(found.schema.names, lambda: _kind_in(found.schema, job.column))
+    files = sorted(found.get_fragments(), key=lambda one: one.path)
+    groups = [group for file in files for group in file.split_by_row_group() or [file]]
+    return [(group, found.schema) for group in groups]
 
 
 def _kind_in(schema: Any, column: str) -> Kind:
@@ -219,50 +169,9 @@ def _kind_in(schema: Any, column: str) -> Kind:
 
 def _file_system(path: str | Path) -> tuple[Any, str]:
     """The Arrow file system of a path or address, and the path in it."""
-    fs = require("pyarrow.fs", "ray", "Parquet files")
-    text = str(path)
-    if "://" in text:
-        try:
-            system, place = fs.FileSystem.from_uri(text)
-        except (ValueError, OSError) as error:
-            raise ConfigError(
-                f"'{shown(text)}' is not an address that Arrow reads: {shown(error, 80)}; use a "
-                "path or s3://, gs://, hdfs://"
-            ) from None
-        return system, str(place)
-    return fs.LocalFileSystem(), Path(os.path.abspath(text)).as_posix()
-
-
-def _parquet_files(system: Any, place: str, path: str | Path) -> list[str]:
-    """A file, or all Parquet files of a folder, sorted."""
-    fs = require("pyarrow.fs", "ray", "Parquet files")
-    info = system.get_file_info(place)
-    if info.type == fs.FileType.NotFound:
-        raise ConfigError(f"'{shown(path)}' does not exist; check the path")
-    if info.is_file:
-        return [place]
-    inside = system.get_file_info(fs.FileSelector(place, recursive=True))
-    files = sorted(
-        one.path
-        for one in inside
-        if one.is_file and one.extension == "parquet" and not one.base_name.startswith(("_", "."))
-    )
-    if not files:
-        raise ConfigError(f"'{shown(path)}' holds no .parquet files; check the path")
-    return files
-
-
-def _make_folder(system: Any, folder: str, out: str | Path, *, overwrite: bool) -> None:
-    fs = require("pyarrow.fs", "ray", "Parquet files")
-    kind = system.get_file_info(folder).type
-    if kind != fs.FileType.NotFound:
-        if not overwrite or kind != fs.FileType.Directory:
-            raise ConfigError(f"'{out}' exists; choose another folder or pass overwrite=True")
-        there = system.get_file_info(fs.FileSelector(folder))
-        check_folder([one.base_name for one in there], _OURS, out)
-        for one in there:
-            system.delete_file(one.path)
-    system.create_dir(folder, recursive=True)
+    place = str(path) if "://" in str(path) else os.path.abspath(path)
+    system, inside = _arrow("fs").FileSystem.from_uri(place)
+    return system, inside
 
 
 def _check(ds: Dataset, job: ColumnJob) -> None:
@@ -293,6 +202,10 @@ def _check_workers(workers: int | None, threads: int) -> None:
             f"Ray has {there:g} processors, and a worker of threads={threads} leaves none to read "
             f"with; use fewer threads or ray.init(num_cpus={threads + 1})"
         )
+
+
+def _arrow(module: str) -> Any:
+    return require(f"pyarrow.{module}", "ray", "Parquet files")
 
 
 def _ray_data() -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set, Sized
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.optional import require
-from elmore.errors import ConfigError
+from elmore.embedding.inputs import check_listed
 from elmore.integrations.loaded import load_once
 
 require("sklearn", "sklearn", "elmore.integrations.sklearn")
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["ElmoVectorizer"]
 
 Array = NDArray[np.float32]
-_UNORDERED = (Mapping, Set)
 
 
 class ElmoVectorizer(
@@ -102,10 +101,8 @@ class ElmoVectorizer(
             X: sentences, or lists of tokens; an iterator is not consumed.
             y: ignored.
         """
-        self._check_parameters()
-        _check_input(X, self.tokenized)
-        if isinstance(X, Sized) and len(X) == 0:
-            raise ConfigError("X is empty; pass one sentence at least")
+        check_listed(X, "sentences")
+        self._pipe(())
         return self
 
     def transform(self, X: Iterable[Any]) -> Array:
@@ -118,11 +115,9 @@ class ElmoVectorizer(
             (n sentences, dim), or (tokens of all sentences, dim) if `pool` is None; zeros for an
             empty sentence.
         """
-        elmo = self._check_parameters()
-        _check_input(X, self.tokenized)
-        vectors = list(self._pipe(elmo, _checked_items(X, self.tokenized)))
+        vectors = list(self._pipe(X))
         if not vectors:
-            return np.zeros((0, elmo.dim), np.float32)
+            return np.zeros((0, self._n_features_out), np.float32)
         if self.pool is not None:
             return np.stack(vectors)
         rows: Array = self._token_rows(X, vectors)
@@ -153,8 +148,8 @@ class ElmoVectorizer(
             tokenizer=self.tokenizer,
         )
 
-    def _pipe(self, elmo: Elmo, items: Iterable[Any]) -> Iterator[Array]:
-        return elmo.pipe(
+    def _pipe(self, items: Iterable[Any]) -> Iterator[Array]:
+        return self._load().pipe(
             items,
             layers=self.layers,
             pool=self.pool,
@@ -162,11 +157,6 @@ class ElmoVectorizer(
             batch_tokens=self.batch_tokens,
             progress=False,  # as scikit-learn's own
         )
-
-    def _check_parameters(self) -> Elmo:
-        elmo = self._load()
-        self._pipe(elmo, ())
-        return elmo
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -178,34 +168,3 @@ class ElmoVectorizer(
         tags.transformer_tags.preserves_dtype = []
         tags.requires_fit = False
         return tags
-
-
-def _check_input(X: Any, tokenized: bool) -> None:
-    """Refuse what is not a list of sentences, without reading it."""
-    if isinstance(X, str | bytes):
-        raise ConfigError(
-            f"X is one {type(X).__name__} where a list of sentences belongs; pass [text]"
-        )
-    # An array of token lists of one length has two axes.
-    shape = getattr(X, "shape", (0,))
-    if hasattr(X, "columns") or not 1 <= len(shape) <= (2 if tokenized else 1):
-        raise ConfigError(
-            f"X is a {type(X).__name__} of shape {shape}; pass one column of texts, such as "
-            'X["text"] or X[:, 0]'
-        )
-    if isinstance(X, _UNORDERED) or not isinstance(X, Iterable):
-        raise ConfigError(f"X is a {type(X).__name__}; pass a list of sentences")
-
-
-def _checked_items(X: Iterable[Any], tokenized: bool) -> Iterator[Any]:
-    for k, item in enumerate(X):
-        listed = isinstance(item, Iterable) and not isinstance(item, (str, bytes, *_UNORDERED))
-        if not (listed if tokenized else isinstance(item, str)):
-            kind = type(item).__name__
-            if tokenized:
-                raise ConfigError(
-                    f"item {k} of X is a {kind}, not a list of tokens; set tokenized=False for text"
-                )
-            fix = "fill or drop what is missing, or set tokenized=True for lists of tokens"
-            raise ConfigError(f"item {k} of X is a {kind}, not a string; {fix}")
-        yield item

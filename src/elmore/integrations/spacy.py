@@ -5,25 +5,22 @@ elmore registers it as a factory: `nlp.add_pipe("elmore")` needs no import.
 
 from __future__ import annotations
 
-import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.optional import require
-from elmore.errors import ConfigError
 from elmore.integrations.loaded import load_once, tagger_once
 
 require("spacy", "spacy", "elmore.integrations.spacy")
 
-import srsly  # noqa: E402 (the line above says what to install)
-from spacy.language import Language  # noqa: E402
+from spacy.language import Language  # noqa: E402 (the line above says what to install)
 from spacy.pipeline import Pipe  # noqa: E402
 from spacy.tokens import Doc, Span, Token  # noqa: E402
+from spacy.util import minibatch  # noqa: E402
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
@@ -31,35 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["ElmoComponent", "TaggerComponent", "add_hooks", "make_component", "make_tagger"]
 
 Array = NDArray[np.float32]
-_NAME, _TAGGER_NAME = "elmore", "elmore_tagger"
 _UNIVERSAL = frozenset(
     "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
 )
-_SETTINGS = "elmore.json"
-
-
-# The configs of the components; JSON values.
-_DEFAULTS: dict[str, Any] = {
-    "model": None,
-    "layers": "mean",
-    "precision": None,
-    "device": "cpu",
-    "threads": None,
-    "start": "zeros",
-    "hooks": True,
-}
-_TAGGER_DEFAULTS: dict[str, Any] = {"tagger": "pos", "key": "elmore", "threads": None}
 
 
 class _Component(Pipe):
-    """What both components share: batches, errors, and settings, which name the model."""
+    """What both components share; spaCy saves the config that made them, which names the model."""
 
-    _factory: ClassVar[str]
-    _defaults: ClassVar[Mapping[str, Any]]
-
-    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
-        self.name = name
-        self._settings: Any = {**settings}
+    name: str
 
     @abstractmethod
     def _fill(self, docs: Sequence[Doc]) -> None:
@@ -67,11 +44,7 @@ class _Component(Pipe):
 
     def __call__(self, doc: Doc) -> Doc:
         """Fill a document."""
-        handler = self.get_error_handler()
-        try:
-            self._fill([doc])
-        except Exception as error:  # the pipeline's owner decides what it means
-            handler(self.name, self, [doc], error)
+        self._fill([doc])
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
@@ -82,44 +55,13 @@ class _Component(Pipe):
             batch_size: how many are read before the first is passed on; their sentences are sorted
                 by length and computed together.
         """
-        handler = self.get_error_handler()
-        docs = iter(stream)
-        while batch := list(itertools.islice(docs, batch_size)):
+        for batch in minibatch(stream, batch_size):  # type: ignore[no-untyped-call]  # spaCy's
             try:
                 self._fill(batch)
-            except Exception as error:  # as above
-                handler(self.name, self, batch, error)
+            except Exception as error:  # the pipeline's owner decides what it means
+                self.get_error_handler()(self.name, self, batch, error)
             else:
                 yield from batch
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """The settings as bytes."""
-        data: bytes = srsly.msgpack_dumps(self._settings)
-        return data
-
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Take settings that `to_bytes` gave."""
-        return self._set(srsly.msgpack_loads(data))
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the settings into a folder."""
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        srsly.write_json(folder / _SETTINGS, self._settings)
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        """Take the settings that `to_disk` wrote."""
-        return self._set(srsly.read_json(Path(path) / _SETTINGS))
-
-    def _set(self, settings: Any) -> Self:
-        # They come from a file that another version of elmore may have written.
-        if not isinstance(settings, dict) or settings.keys() != self._defaults.keys():
-            raise ConfigError(
-                "these are not settings of this version of elmore's component; add it again with "
-                f'nlp.add_pipe("{self._factory}")'
-            )
-        self._settings = {**settings}
-        return self
 
 
 class ElmoComponent(_Component):
@@ -127,100 +69,6 @@ class ElmoComponent(_Component):
 
     Tokens are taken as they are. If the document has sentences, each is read on its own, else all
     of it as one sequence. Tokens of white space are not read and get zeros.
-    """
-
-    _factory, _defaults = _NAME, _DEFAULTS
-
-    def __init__(self, name: str = _NAME, settings: Mapping[str, Any] = _DEFAULTS) -> None:
-        super().__init__(name, settings)
-
-    @property
-    def elmo(self) -> Elmo:
-        """The model, loaded when it is first used, once per process."""
-        options = {key: self._settings[key] for key in ("device", "precision", "threads", "start")}
-        model = self._settings["model"]
-        return load_once(tuple(model) if isinstance(model, list | tuple) else model, **options)
-
-    def _fill(self, docs: Sequence[Doc]) -> None:
-        elmo = self.elmo
-        places = [place for doc in docs for place in _sequences(doc)]
-        words = [[token.text for token in tokens] for tokens in places]
-        for doc in docs:
-            doc.tensor = np.zeros((len(doc), elmo.dim), np.float32)
-            # spaCy has cached these; they belong to the tensor that was there before.
-            doc.vector = doc.vector_norm = None  # type: ignore[assignment]  # spaCy's own None
-            if self._settings["hooks"]:
-                add_hooks(doc)
-        found = elmo.embed(words, layers=self._settings["layers"], progress=False, tokenized=True)
-        for tokens, vectors in zip(places, found, strict=True):
-            tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
-
-
-class TaggerComponent(_Component):
-    """Tag documents with a trained tagger of elmore, sentence by sentence if there are sentences.
-
-    Universal tags become `token.pos_`, all others `token.tag_`. Of joined tags such as PROPN+NNP
-    the first part that is universal becomes `token.pos_`, the other `token.tag_`. Spans become
-    `doc.spans[key]`.
-    """
-
-    _factory, _defaults = _TAGGER_NAME, _TAGGER_DEFAULTS
-
-    def _fill(self, docs: Sequence[Doc]) -> None:
-        key = self._settings["key"]
-        model = tagger_once(self._settings["tagger"], self._settings["threads"])
-        places = [place for doc in docs for place in _sequences(doc)]
-        tag_parts = model.tag_parts
-        for doc in docs if model.marks_spans else ():
-            doc.spans[key] = []
-        found = model.predict([[token.text for token in tokens] for tokens in places])
-        for tokens, one in zip(places, found, strict=True):
-            doc = tokens[0].doc
-            for span in one.spans:
-                first, last = tokens[span.first].i, tokens[span.last].i
-                doc.spans[key].append(Span(doc, first, last + 1, label=span.label))
-            for token, tag in zip(tokens, one.tags if tag_parts else (), strict=False):
-                parts = tag_parts[tag]
-                # Penn tags have a SYM too, so only one part is universal.
-                universal = next((part for part in parts if part in _UNIVERSAL), None)
-                others = [*parts]
-                if universal is not None:
-                    token.pos_ = universal
-                    others.remove(universal)
-                if others:
-                    token.tag_ = others[-1]
-
-
-def make_tagger(
-    nlp: Language, name: str, tagger: str, key: str, threads: int | None
-) -> TaggerComponent:
-    """Make the tagger; spaCy calls it with the config of `add_pipe`.
-
-    Args:
-        nlp: the pipeline.
-        name: of the component.
-        tagger: a name or folder, as in `elmore.tagger`.
-        key: the group of `doc.spans` for spans.
-        threads: processors to use.
-    """
-    return TaggerComponent(name, {"tagger": tagger, "key": key, "threads": threads})
-
-
-Language.factory(_TAGGER_NAME, default_config=dict(_TAGGER_DEFAULTS), func=make_tagger)
-
-
-def make_component(
-    nlp: Language,
-    name: str,
-    model: str | list[str] | None,
-    layers: str | int | list[float],
-    precision: str | None,
-    device: str,
-    threads: int | None,
-    start: str,
-    hooks: bool,
-) -> ElmoComponent:
-    """Make the component; spaCy calls it with the config of `add_pipe`.
 
     Args:
         nlp: the pipeline.
@@ -234,19 +82,102 @@ def make_component(
         start: the state before each sentence: "zeros" or "warm".
         hooks: whether to call `add_hooks` for each document.
     """
-    settings = {
-        "model": model,
-        "layers": layers,
-        "precision": precision,
-        "device": device,
-        "threads": threads,
-        "start": start,
-        "hooks": hooks,
-    }
-    return ElmoComponent(name, settings)
+
+    def __init__(
+        self,
+        nlp: Language,
+        name: str,
+        model: str | list[str] | None = None,
+        layers: str | int | list[float] = "mean",
+        precision: str | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+        start: str = "zeros",
+        hooks: bool = True,
+    ) -> None:
+        self.name = name
+        self._model: Any = tuple(model) if isinstance(model, list | tuple) else model
+        self._layers: Any = layers
+        self._options: Any = {
+            "device": device,
+            "precision": precision,
+            "threads": threads,
+            "start": start,
+        }
+        self._hooks = hooks
+
+    @property
+    def elmo(self) -> Elmo:
+        """The model, loaded when it is first used, once per process."""
+        return load_once(self._model, **self._options)
+
+    def _fill(self, docs: Sequence[Doc]) -> None:
+        elmo = self.elmo
+        places = [place for doc in docs for place in _sequences(doc)]
+        words = [[token.text for token in tokens] for tokens in places]
+        for doc in docs:
+            doc.tensor = np.zeros((len(doc), elmo.dim), np.float32)
+            # spaCy has cached these; they belong to the tensor that was there before.
+            doc.vector = doc.vector_norm = None  # type: ignore[assignment]  # spaCy's own None
+            if self._hooks:
+                add_hooks(doc)
+        found = elmo.embed(words, layers=self._layers, progress=False, tokenized=True)
+        for tokens, vectors in zip(places, found, strict=True):
+            tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
 
 
-Language.factory(_NAME, default_config=dict(_DEFAULTS), assigns=["doc.tensor"], func=make_component)
+class TaggerComponent(_Component):
+    """Tag documents with a trained tagger of elmore, sentence by sentence if there are sentences.
+
+    Universal tags become `token.pos_`, all others `token.tag_`. Of joined tags such as PROPN+NNP
+    the first part that is universal becomes `token.pos_`, the other `token.tag_`. Spans become
+    `doc.spans[key]`.
+
+    Args:
+        nlp: the pipeline.
+        name: of the component.
+        tagger: a name or folder, as in `elmore.tagger`.
+        key: the group of `doc.spans` for spans.
+        threads: processors to use.
+    """
+
+    def __init__(
+        self,
+        nlp: Language,
+        name: str,
+        tagger: str = "pos",
+        key: str = "elmore",
+        threads: int | None = None,
+    ) -> None:
+        self.name, self._tagger, self._key, self._threads = name, tagger, key, threads
+
+    def _fill(self, docs: Sequence[Doc]) -> None:
+        model = tagger_once(self._tagger, self._threads)
+        places = [place for doc in docs for place in _sequences(doc)]
+        tag_parts = model.tag_parts
+        for doc in docs if model.marks_spans else ():
+            doc.spans[self._key] = []
+        found = model.predict([[token.text for token in tokens] for tokens in places])
+        for tokens, one in zip(places, found, strict=True):
+            doc = tokens[0].doc
+            for span in one.spans:
+                first, last = tokens[span.first].i, tokens[span.last].i
+                doc.spans[self._key].append(Span(doc, first, last + 1, label=span.label))
+            for token, tag in zip(tokens, one.tags if tag_parts else (), strict=False):
+                parts = tag_parts[tag]
+                # Penn tags have a SYM too, so only one part is universal.
+                universal = next((part for part in parts if part in _UNIVERSAL), None)
+                others = [*parts]
+                if universal is not None:
+                    token.pos_ = universal
+                    others.remove(universal)
+                if others:
+                    token.tag_ = others[-1]
+
+
+# The entry points of the package are these names.
+make_component = Language.factory("elmore", assigns=["doc.tensor"], func=ElmoComponent)
+make_tagger = Language.factory("elmore_tagger", func=TaggerComponent)
 
 
 def _sequences(doc: Doc) -> Iterator[list[Token]]:

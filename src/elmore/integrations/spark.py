@@ -9,30 +9,18 @@ its first task and keeps it for the next ones. Spark repeats a task whose worker
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
-from elmore.integrations.columns import (
-    ColumnEmbedder,
-    ColumnJob,
-    ColumnOptions,
-    Kind,
-    check_folder,
-    check_overlap,
-)
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-__all__ = ["arrow_function", "embed_dataframe", "embed_parquet", "embed_udf"]
-
-# The files that Spark writes into a folder of Parquet files; no others are replaced.
-_OURS = re.compile(r"part-.*\.parquet|\.part-.*\.crc|_SUCCESS|\._SUCCESS\.crc")
+__all__ = ["arrow_function", "embed_dataframe", "embed_udf"]
 
 
 def embed_dataframe(df: DataFrame, **options: Unpack[ColumnOptions]) -> DataFrame:
@@ -51,37 +39,16 @@ def embed_dataframe(df: DataFrame, **options: Unpack[ColumnOptions]) -> DataFram
         ConfigError: a bad option; no such column, or one of another type.
         ModelNotFound: there is no such model here.
     """
-    return _mapped(df, ColumnJob(**options))
-
-
-def embed_parquet(
-    spark: SparkSession,
-    inputs: str | Path | Sequence[str | Path],
-    out: str | Path,
-    *,
-    overwrite: bool = False,
-    **options: Unpack[ColumnOptions],
-) -> None:
-    """Embed a column of Parquet files into a folder of such files.
-
-    Args:
-        spark: the session.
-        inputs: files or folders, on any file system that Spark reads.
-        out: the folder to create.
-        overwrite: replace a folder of Spark's Parquet files; Spark refuses it otherwise.
-        options: as in `embed_dataframe`.
-
-    Raises:
-        ConfigError: a bad option; no such column; the folder holds other files, or overlaps with
-            the inputs.
-    """
     job = ColumnJob(**options)
-    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    df = spark.read.parquet(*(str(path) for path in paths))
-    if overwrite:  # else Spark refuses a folder that exists
-        _check_output(spark, [*map(str, paths), *df.inputFiles()], out)
-    mode = "overwrite" if overwrite else "errorifexists"
-    _mapped(df, job).write.parquet(str(out), mode=mode, compression="zstd")
+    types = _types()
+    added = job.check(df.columns, lambda: _kind(df.schema[job.column].dataType, job.column))
+    known = {
+        "tokens": types.ArrayType(types.StringType()),
+        "spans": types.ArrayType(types.ArrayType(types.IntegerType())),
+    }
+    vectors = _vector_type(job)
+    fields = [types.StructField(name, known.get(name, vectors)) for name in added]
+    return df.mapInArrow(arrow_function(job), types.StructType([*df.schema.fields, *fields]))
 
 
 def embed_udf(**options: Unpack[ColumnOptions]) -> Any:
@@ -132,35 +99,6 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
             yield from embedder(batch)
 
     return embed
-
-
-def _check_output(spark: SparkSession, inputs: Sequence[str], out: str | Path) -> None:
-    """Refuse to let Spark delete its input, or a folder of something else."""
-    context: Any = spark.sparkContext
-    make_path = context._jvm.org.apache.hadoop.fs.Path
-
-    def qualified(path: str) -> tuple[str, Any, Any]:
-        made = make_path(path)
-        system = made.getFileSystem(context._jsc.hadoopConfiguration())
-        name = str(system.makeQualified(made).toString())
-        return name.removeprefix("file://").removeprefix("file:"), system, made
-
-    folder, system, made = qualified(str(out))
-    check_overlap((qualified(path)[0] for path in inputs), folder)
-    if system.exists(made):
-        check_folder([one.getPath().getName() for one in system.listStatus(made)], _OURS, out)
-
-
-def _mapped(df: DataFrame, job: ColumnJob) -> DataFrame:
-    types = _types()
-    added = job.check(df.columns, lambda: _kind(df.schema[job.column].dataType, job.column))
-    known = {
-        "tokens": types.ArrayType(types.StringType()),
-        "spans": types.ArrayType(types.ArrayType(types.IntegerType())),
-    }
-    vectors = _vector_type(job)
-    fields = [types.StructField(name, known.get(name, vectors)) for name in added]
-    return df.mapInArrow(arrow_function(job), types.StructType([*df.schema.fields, *fields]))
 
 
 def _kind(data_type: Any, column: str) -> Kind:

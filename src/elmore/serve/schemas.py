@@ -216,8 +216,6 @@ class OpenAiEmbedding(BaseModel):
 
 
 class OpenAiUsage(BaseModel):
-    """How many tokens were read."""
-
     prompt_tokens: int
     total_tokens: int
 
@@ -245,19 +243,8 @@ class SentenceScores(BaseModel):
 
 
 class LikelyWord(BaseModel):
-    """A word and its log probability."""
-
     word: str
     log_prob: float
-
-
-class SentenceSubstitutes(BaseModel):
-    """The likeliest words first."""
-
-    tokens: list[str]
-    position: int
-    token: str
-    words: list[LikelyWord]
 
 
 class WeightedWord(BaseModel):
@@ -267,38 +254,34 @@ class WeightedWord(BaseModel):
     weight: float
 
 
-class PlaceSense(BaseModel):
-    """The words with the largest weights first."""
+class Words(BaseModel, Generic[Result]):
+    """The words that fit a position, the best first."""
 
     position: int
     token: str
-    words: list[WeightedWord]
+    words: list[Result]
+
+
+class SentenceSubstitutes(Words[LikelyWord]):
+    tokens: list[str]
 
 
 class SentenceSenses(BaseModel):
-    """A sentence and its places."""
-
     tokens: list[str]
-    places: list[PlaceSense]
+    places: list[Words[WeightedWord]]
 
 
 class ExploredSentence(BaseModel):
-    """A sentence as the model reads it."""
-
     tokens: list[str]
     spans: list[tuple[int, int]] | None
 
 
 class WordCount(BaseModel):
-    """A word that is used several times."""
-
     word: str
     count: int
 
 
 class Place(BaseModel):
-    """A use of the word."""
-
     sentence: int
     position: int
 
@@ -391,8 +374,6 @@ class IndexUsesResponse(BaseModel):
 
 
 class ModelEntry(BaseModel):
-    """A model that is served."""
-
     id: str
     object: Literal["model"]
     owned_by: str
@@ -422,14 +403,10 @@ class TaskResult(BaseModel):
 
 
 class State(BaseModel):
-    """Whether the service runs."""
-
     status: Literal["ok", "ready"]
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong and what to do."""
-
     type: str
     message: str
     param: str | None
