@@ -201,22 +201,6 @@ def test_alignment_is_a_matrix_on_the_mixed_vectors(ids: torch.Tensor) -> None:
         )
 
 
-def test_layer_1_alone_is_what_the_bilm_gives(ids: torch.Tensor) -> None:
-    bilm = _ElmoBiLm(FRENCH / "options.json", FRENCH / "weights.hdf5")
-    layer = bilm(ids)["activations"][1][:, 1:-1]
-    found = two_languages()(ids, "fr")
-    np.testing.assert_allclose(found[0].numpy(), layer[0].numpy(), atol=1e-6)
-
-
-def test_zeros_for_one_language_alone(ids: torch.Tensor) -> None:
-    for embedder in (
-        two_languages(aligning={"fr": FRENCH / "align_zero.pth"}),
-        two_languages(weights=FRENCH / "weights_zero.hdf5"),
-    ):
-        assert embedder(ids, "fr").abs().max() == 0
-        assert embedder(ids, "en").abs().max() > 0.01
-
-
 def test_a_matrix_of_another_size(tmp_path: Path) -> None:
     torch.save(torch.zeros(3, 3), tmp_path / "align.pth")
     with pytest.raises(FormatError, match=r"shape \(3, 3\), expected \(32, 32\)"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 from pathlib import Path
 
@@ -35,17 +34,6 @@ def word_ids(sentences: list[list[str]]) -> torch.Tensor:
 
 def lstm(elmo: Elmo) -> ElmoLstm:
     return elmo._elmo_lstm._elmo_lstm
-
-
-def test_shapes(pair: Pair) -> None:
-    ids = batch_to_ids([TEXT[:3], TEXT[:7]])
-    for keep, time in ((False, 7), (True, 9)):
-        output = Elmo(*pair, 2, dropout=0, keep_sentence_boundaries=keep)(ids)
-        assert [tuple(r.shape) for r in output["elmo_representations"]] == [(2, time, 32)] * 2
-        assert tuple(output["mask"].shape) == (2, time)
-        assert output["mask"].dtype == torch.bool
-        assert output["mask"].sum(dim=1).tolist() == [time - 4, time]
-        assert output["elmo_representations"][0][0, time - 4 :].abs().max() == 0
 
 
 def test_a_fresh_model_gives_what_elmore_gives(pair: Pair) -> None:
@@ -83,13 +71,6 @@ def test_cached_words_give_the_same(pair: Pair) -> None:
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
 
 
-def test_cached_words_are_really_used(pair: Pair) -> None:
-    bilm = _ElmoBiLm(*pair, vocab_to_cache=VOCAB)
-    nothing = torch.zeros(3, 4, 50, dtype=torch.long)
-    output = bilm(nothing, word_ids(SENTENCES))
-    assert output["mask"].sum(dim=1).tolist() == [6, 5, 4]
-
-
 def test_a_word_beyond_the_cache_is_read_by_its_characters(pair: Pair) -> None:
     bilm = _ElmoBiLm(*pair, vocab_to_cache=["here", "is", "a", "vocab"])
     ids = batch_to_ids(SENTENCES)
@@ -113,25 +94,6 @@ def test_more_axes_in_front(pair: Pair) -> None:
             single["elmo_representations"], output["elmo_representations"], strict=True
         ):
             np.testing.assert_allclose(a.detach(), b[:, k].detach(), atol=1e-6)
-
-
-def test_more_axes_with_cached_words(pair: Pair) -> None:
-    elmo = Elmo(*pair, 1, dropout=0, vocab_to_cache=VOCAB)
-    words, ids = word_ids(SENTENCES), batch_to_ids(SENTENCES)
-    single = elmo(ids, words)["elmo_representations"][0]
-    lstm(elmo).reset_states()
-    several = elmo(torch.stack([ids] * 4, dim=1), torch.stack([words] * 4, dim=1))
-    assert tuple(several["mask"].shape) == (3, 4, 4)
-    for k in range(4):
-        found = several["elmo_representations"][0][:, k]
-        np.testing.assert_allclose(found.detach(), single.detach(), atol=1e-6)
-
-
-def test_word_inputs_without_a_cache_are_told_and_left(pair: Pair, caplog) -> None:
-    elmo = Elmo(*pair, 1, dropout=0)
-    output = elmo(batch_to_ids(SENTENCES), word_ids(SENTENCES))
-    assert tuple(output["mask"].shape) == (3, 4)
-    assert "vocab_to_cache" in caplog.text
 
 
 def test_a_module_instead_of_files(pair: Pair) -> None:
@@ -161,24 +123,6 @@ def test_a_fixed_mix_does_not_learn(pair: Pair) -> None:
     assert not any(parameter.requires_grad for parameter in elmo.parameters())
     assert [p.item() for p in elmo.scalar_mix_1.scalar_parameters] == [1, 2, 3]
     assert all(p.requires_grad for p in Elmo(*pair, 1).scalar_mix_0.parameters())
-
-
-def test_dropout_is_for_training_alone(pair: Pair) -> None:
-    elmo = Elmo(*pair, 1, dropout=0.5)
-    lstm(elmo).stateful = False
-    ids = batch_to_ids(SENTENCES)
-    assert (elmo.train()(ids)["elmo_representations"][0][0] == 0).float().mean() > 0.3
-    first = elmo.eval()(ids)["elmo_representations"][0]
-    assert torch.equal(first, elmo(ids)["elmo_representations"][0])
-
-
-def test_the_markers_are_words_too(pair: Pair) -> None:
-    output = _ElmoCharacterEncoder(*pair)(batch_to_ids([["<S>", "</S>"]]))
-    first, begin, end, last = output["token_embedding"][0]
-    np.testing.assert_allclose(begin, first, atol=1e-6)
-    np.testing.assert_allclose(end, last, atol=1e-6)
-    assert not torch.allclose(first, last)
-    assert output["mask"].tolist() == [[True] * 4]
 
 
 def test_states_of_rows_that_come_and_go(pair: Pair) -> None:
@@ -240,13 +184,6 @@ def test_lstm_alone() -> None:
     module(inputs, nothing)
     assert torch.equal(module._states[0][:, 1], before[0][:, 1])
     assert not torch.equal(module._states[0][:, 0], before[0][:, 0])
-
-
-def test_lstm_refusals() -> None:
-    with pytest.raises(ConfigurationError, match="input_size=3 but hidden_size=5"):
-        ElmoLstm(3, 5, 7, 2)
-    with pytest.raises(ConfigurationError, match="recurrent_dropout_probability"):
-        ElmoLstm(5, 5, 7, 2, recurrent_dropout_probability=0.1)
 
 
 def test_token_embedder(pair: Pair) -> None:
@@ -315,29 +252,6 @@ def test_state_dicts_are_allennlps(pair: Pair) -> None:
     found = other(ids)["elmo_representations"][0]
     np.testing.assert_allclose(found.detach(), expected.detach(), atol=1e-6)
     assert not list(other.load_state_dict(other.state_dict()).missing_keys)
-
-
-def test_a_copy_shares_nothing(pair: Pair) -> None:
-    elmo = Elmo(*pair, 1, dropout=0)
-    copied = copy.deepcopy(elmo)
-    ids = batch_to_ids(SENTENCES)
-    expected = elmo(ids)["elmo_representations"][0]
-    assert lstm(copied)._states is None
-    with torch.no_grad():
-        for parameter in elmo.parameters():
-            parameter.zero_()
-    np.testing.assert_allclose(
-        copied(ids)["elmo_representations"][0].detach(), expected.detach(), atol=1e-6
-    )
-
-
-def test_every_parameter_once(pair: Pair) -> None:
-    elmo = Elmo(*pair, 1)
-    bilm = OurElmo.load(pair).engine.bilm
-    count = sum(parameter.numel() for parameter in bilm.parameters())
-    assert sum(p.numel() for p in elmo.parameters()) == count + 4
-    doubles = elmo.double()
-    assert {p.dtype for p in doubles._elmo_lstm._elmo_lstm._bilm[0].parameters()} == {torch.float64}
 
 
 def test_id_0_inside_a_word_is_a_character_of_zeros(pair: Pair) -> None:

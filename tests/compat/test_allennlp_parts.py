@@ -67,23 +67,6 @@ def test_batch_to_ids() -> None:
     assert ids[1, 2:].abs().max() == ids[2].abs().max() == 0
 
 
-def test_mix_of_three() -> None:
-    mix = ScalarMix(3)
-    generator = torch.Generator().manual_seed(0)
-    tensors = [torch.randn(3, 4, 5, generator=generator) for _ in range(3)]
-    with torch.no_grad():
-        for parameter, value in zip(mix.scalar_parameters, (0.1, 0.2, 0.3), strict=True):
-            parameter.fill_(value)
-        mix.gamma.fill_(0.5)
-    weights = np.exp([0.1, 0.2, 0.3])
-    weights /= weights.sum()
-    expected = 0.5 * sum(w * t.numpy() for w, t in zip(weights, tensors, strict=True))
-    np.testing.assert_allclose(mix(tensors).detach(), expected, atol=1e-6)
-    np.testing.assert_allclose(  # any shape
-        mix([t[0, 0] for t in tensors]).detach(), expected[0, 0], atol=1e-6
-    )
-
-
 def test_mix_with_layer_norm() -> None:
     mix = ScalarMix(3, do_layer_norm=True, initial_scalar_parameters=[0.1, 0.2, 0.3])
     generator = torch.Generator().manual_seed(0)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import FIXTURES, needs_originals
 
 pytest.importorskip("torch")
 
@@ -94,10 +93,3 @@ def test_token_batcher(words: Path, tmp_path: Path) -> None:
     poor = write(tmp_path / "poor.txt", "<S>", "</S>", "the")
     with pytest.raises(FormatError, match="no <UNK>"):
         TokenBatcher(poor).batch_sentences([["other"]])
-
-
-@needs_originals
-def test_token_batcher_with_bilms_own_vocabulary() -> None:
-    batcher = TokenBatcher(FIXTURES / "bilm-tf/data/vocab_test.txt")
-    ids = batcher.batch_sentences([["The", "first", "."], ["It", "said"]])
-    assert ids.tolist() == [[2, 18, 75, 6, 1], [2, 67, 21, 1, 0]]

@@ -79,24 +79,6 @@ def test_layers_with_carried_state(make, plain_pair: Pair) -> None:
         assert ops["lm_embeddings"][2, :, 1:].abs().max() == 0
 
 
-def test_rows_of_the_state(make) -> None:
-    model, batcher = make(max_batch_size=4)
-    model(batcher.batch_sentences(BATCHES[0]))
-    assert model.state.hidden[:, :, 3].abs().max() == 0
-    assert (model.state.hidden[:, :, :3].abs().amax(dim=(0, 1, 3)) > 0).all()
-    third = model.state.hidden[:, :, 2].clone()
-    model(batcher.batch_sentences(BATCHES[1][:2]))
-    assert torch.equal(model.state.hidden[:, :, 2], third)
-    with pytest.raises(ConfigError, match="5 sentences for max_batch_size=4"):
-        model(batcher.batch_sentences([["the"]] * 5))
-
-
-def test_nothing_learns(plain_pair: Pair, vocabulary: Path) -> None:
-    model = BidirectionalLanguageModel(*plain_pair)
-    ops = model(Batcher(vocabulary, 50).batch_sentences(SENTENCES))
-    assert not ops["lm_embeddings"].requires_grad
-
-
 def test_refusals(plain_pair: Pair, vocabulary: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="embedding_weight_file="):
         BidirectionalLanguageModel(*plain_pair, use_character_inputs=False)
@@ -162,16 +144,6 @@ def test_weight_layers(plain_pair: Pair, vocabulary: Path, norm: bool, top: bool
             assert module.regularization().item() == pytest.approx(penalty)
         found = module(ops).detach().numpy()
         np.testing.assert_allclose(found[mask], expected[mask], **CLOSE)
-
-
-def test_a_fresh_mix_is_the_mean(plain_pair: Pair, vocabulary: Path) -> None:
-    model = BidirectionalLanguageModel(*plain_pair)
-    ops = model(Batcher(vocabulary, 50).batch_sentences(SENTENCES))
-    result = weight_layers("x", ops)
-    np.testing.assert_allclose(
-        result["weighted_op"].detach(), ops["lm_embeddings"].mean(dim=1), atol=1e-6
-    )
-    assert result["regularization_op"].item() == 0
 
 
 # Dumps -------------------------------------------------------------------------------------------

@@ -53,16 +53,6 @@ def test_golden_models(name: str) -> None:
     check(folder, folder / "expected.hdf5", sentences["sentences"], sentences["sentences2"])
 
 
-def test_the_lstm_encoder_sees_the_padding_of_its_batch() -> None:
-    embedder = Embedder(DATA / "manylangs_lstm_encoder")
-    short, long = ["the"], ["the", "bank", "of"]
-    [alone] = embedder.sents2elmo([short], -2)
-    beside, _ = embedder.sents2elmo([short, long], -2)
-    assert np.abs(alone - beside).max() > 1e-3
-    [own] = embedder.elmo.embed([short], tokenized=True)
-    np.testing.assert_allclose(own, alone, **close)
-
-
 def test_batches_and_their_order() -> None:
     """State is carried by the place in the sorted batch, so the batch size shows."""
     sentences = [["the"], ["of", "the", "bank"], ["bank", "of"]]

@@ -92,12 +92,6 @@ def test_unedited_imports_after_install() -> None:
     assert (done.stdout, done.stderr) == ("True True\n", "")
 
 
-def test_install_comes_before_the_library_itself() -> None:
-    code = "import sys, types; sys.modules['bilm'] = types.ModuleType('bilm')\n"
-    done = run("-c", code + "import elmore.compat; elmore.compat.install()")
-    assert "'bilm' is already imported; call elmore.compat.install before it" in done.stderr
-
-
 def test_a_script_runs_unedited(small_pair: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("NAME = 'beside'\n", encoding="utf-8")
     script = tmp_path / "old.py"
@@ -122,9 +116,3 @@ def test_a_script_that_needs_more_than_elmo(line: str, says: str, tmp_path: Path
     assert len(done.stderr.splitlines()) == 1
     assert says in done.stderr
     assert "docs/coming-from.md" in done.stderr
-
-
-def test_no_such_script(tmp_path: Path) -> None:
-    done = run("-m", "elmore.compat", "run", tmp_path / "gone.py")
-    assert done.returncode == 2
-    assert "gone.py' does not exist" in done.stderr

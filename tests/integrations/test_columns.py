@@ -128,7 +128,6 @@ def test_what_cannot_be_is_refused(tiny_folder: Path) -> None:
         (table, {"column": "x"}, "there is no column 'x'; use one of id, text, name"),
         (table, {"column": "id"}, "column 'id' is of type int64; use one of strings, or of lists"),
         (table.append_column("spans", table["id"]), {}, "there is a column 'spans' already; drop"),
-        (table.append_column("text", table["name"]), {}, "2 columns are called 'text'; rename one"),
         (table, {"layers": [1, 2]}, r"layers=\[1, 2\] but this model has 3 layers"),
     ]
     for rows, options, message in wrong:

@@ -152,14 +152,6 @@ def test_the_card_of_a_run_tells_its_facts(run: Run) -> None:
     assert json.loads(recipe) == json.loads(json.dumps(run.recipe.to_json()))
 
 
-def test_a_card_says_what_is_not_known(tiny_elmo: Elmo) -> None:
-    text = model_card(tiny_elmo, "ada/tiny")
-    assert "| licence | not stated |" in text
-    assert "license" not in text.partition("---\n#")[0]
-    assert "Not described." in text
-    assert "perplexity" not in text
-
-
 def test_refusals(
     hub: FakeHub, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import shutil
-import weakref
 from collections import OrderedDict
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from elmore.embedding.load import ModelPath
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.integrations import loaded
-from elmore.integrations.loaded import load_once, tagger_once
+from elmore.integrations.loaded import load_once
 
 
 @pytest.fixture
@@ -42,14 +40,6 @@ def test_the_same_model_is_loaded_once(loads: list[object], tiny_folder: Path) -
     assert loads == [tiny_folder]
     assert load_once(tiny_folder, threads=1, precision="int8") is not first
     assert len(loads) == 2
-
-
-def test_a_relative_path_is_the_same_model(
-    loads: list[object], tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = load_once(tiny_folder, threads=1)
-    monkeypatch.chdir(tiny_folder.parent)
-    assert load_once(tiny_folder.name, threads=1) is first
 
 
 def test_changed_files_are_another_model(
@@ -76,15 +66,6 @@ def test_few_models_are_kept(loads: list[object], tiny_folder: Path, tmp_path: P
     assert len(loads) == 4
     load_once(folders[0], threads=1)  # the one that was used longest ago
     assert len(loads) == 5
-
-
-def test_few_taggers_are_kept() -> None:
-    first = tagger_once("pos", 1)
-    assert tagger_once("pos", 1) is first
-    others = [weakref.ref(tagger_once("pos", threads)) for threads in (2, 3, 4, 5)]
-    gc.collect()
-    assert [other() is None for other in others] == [True, False, False, False]
-    assert tagger_once("pos", 1) is not first
 
 
 def test_what_cannot_be_named_is_refused(tiny_elmo: Elmo) -> None:

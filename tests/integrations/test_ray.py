@@ -10,17 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.integrations import ray as door
 from integrations.engines import (
-    EMPTY,
-    NULL,
     at_most,
     check_pooled,
     make_table,
@@ -97,29 +92,6 @@ def test_a_table_without_rows(tiny_folder: Path, tmp_path: Path) -> None:
     door.embed_parquet(tmp_path / "none.parquet", tmp_path / "out", model=tiny_folder)
     result = read_files(tmp_path / "out")
     assert (len(result), result.schema.names[-1]) == (0, "vectors")
-
-
-def test_vectors_of_tokens_in_half_the_room(tiny_folder: Path) -> None:
-    table = make_table(40)
-    ds = door.embed_dataset(
-        ray.data.from_arrow(table), model=tiny_folder, layers="top", dtype="float16", workers=1
-    )
-    rows = ds.take_all()
-    elmo = Elmo.load(tiny_folder, threads=1)
-    for row, text in zip(rows, table["text"].to_pylist(), strict=True):
-        if text is None:
-            assert row["tokens"] is row["spans"] is row["vectors"] is None
-            continue
-        assert tuple(row["tokens"]) == elmo.tokenize(text).tokens
-        assert [text[a:b] for a, b in row["spans"]] == list(row["tokens"])
-        expected = elmo.embed(text, layers="top").astype(np.float16)
-        np.testing.assert_allclose(
-            np.array(row["vectors"], np.float16).reshape(-1, 32), expected, atol=1e-3
-        )
-    assert rows[NULL]["text"] is None
-    assert list(rows[EMPTY]["vectors"]) == []
-    kind = ds.schema().base_schema.field("vectors").type
-    assert kind.value_type == pa.list_(pa.float16(), 32)
 
 
 def test_what_cannot_work_is_refused_before_a_worker_starts(tiny_folder: Path) -> None:

@@ -10,11 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import SkipTestWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
@@ -111,16 +107,6 @@ def test_names_of_columns_and_tables(vectorizer: ElmoVectorizer) -> None:
     assert list(tokens.index) == [5, 5, 5, 7, 7, 7, 9, 9, 9, 9, 9, 9]
     plain = clone(vectorizer).set_params(pool=None).set_output(transform="default")
     assert np.array_equal(tokens.to_numpy(), plain.transform(column))
-
-
-def test_in_a_table_and_a_search(vectorizer: ElmoVectorizer) -> None:
-    table = pd.DataFrame({"text": TEXTS * 3, "size": range(12)})
-    columns = ColumnTransformer([("elmo", vectorizer, "text")], remainder="passthrough")
-    assert columns.fit_transform(table).shape == (12, 33)
-    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000))
-    grid = {"columntransformer__elmo__layers": [0, "top"]}
-    search = GridSearchCV(pipeline, grid, cv=2).fit(table, [1, 0, 0, 1] * 3)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 # scikit-learn's own checks -----------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import pickle
 import subprocess
 import sys
 import tomllib
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from elmore.integrations.spacy import add_hooks
 from elmore.published.catalog import INCLUDED
 
 ROOT = Path(__file__).resolve().parents[2]
-EWT = ROOT.parent / "shared" / "data" / "pos" / "en_ewt-ud-dev.conllu.xz"
 TEXT = "I sat on the bank .  \n\n The bank lent money, didn't it?"
 
 
@@ -182,19 +179,11 @@ def test_hooks_are_put_back_after_reading(nlp: Language) -> None:
     np.testing.assert_array_equal(copy.vector, doc.vector)
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"layers": 9}, "layers 0..2"),
-        ({"model": "no-such-model"}, "no-such-model"),
-        ({"precision": "double"}, "use one of float32"),
-    ],
-)
-def test_wrong_settings(tiny_folder: Path, config: dict[str, Any], message: str) -> None:
-    nlp = pipeline(tiny_folder, **config)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+def test_wrong_settings(tiny_folder: Path) -> None:
+    nlp = pipeline(tiny_folder, layers=9)
+    with pytest.raises(ValueError, match=r"layers 0\.\.2"):
         nlp("It fell .")
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with pytest.raises(ValueError, match=r"layers 0\.\.2"):
         list(nlp.pipe(["It fell ."]))
 
 
@@ -228,42 +217,6 @@ def test_add_pipe_needs_no_import_where_elmore_is_installed(tmp_path: Path) -> N
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.stdout.split("\n")[0].endswith(f"({INCLUDED['english'].dim},)")
-
-
-def ewt_documents() -> Iterator[str]:
-    """The raw text of each document of EWT; paragraphs are apart by a blank line."""
-    parts: list[str] = []
-    with lzma.open(EWT, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith("# newdoc") and parts:
-                yield "".join(parts)
-                parts = []
-            elif line.startswith("# newpar") and parts:
-                parts.append("\n\n")
-            elif line.startswith("# text = "):
-                parts.append(line.removeprefix("# text = ").rstrip("\n") + " ")
-    yield "".join(parts)
-
-
-@pytest.mark.skipif(not EWT.exists(), reason="the folder with the treebank is not here")
-def test_alignment_on_ewt(tiny_folder: Path, tiny_elmo: Elmo) -> None:
-    """All of the development set: each token has the vector of `Elmo.embed(tokenized=True)`."""
-    nlp = pipeline(tiny_folder, sentences=True)
-    n_tokens = n_spaces = 0
-    worst = 0.0
-    for doc in nlp.pipe(ewt_documents(), batch_size=20):
-        assert doc.tensor.shape == (len(doc), 32)
-        sentences = [words(sentence) for sentence in doc.sents]
-        expected = [v for s in sentences for v in tiny_elmo.embed([s], tokenized=True)[0]]
-        found = [token.vector for token in doc if not token.is_space]
-        assert len(found) == len(expected)
-        worst = max(worst, float(np.abs(np.stack(found) - np.stack(expected)).max()))
-        n_tokens += len(found)
-        n_spaces += len(doc) - len(found)
-    print(f"{n_tokens} tokens, {n_spaces} of white space, differ by {worst:.1e} at most")
-    assert n_tokens > 20_000
-    assert n_spaces > 100
-    assert worst <= 1e-5
 
 
 @pytest.mark.parametrize("kind", ["spans", "tags"])

@@ -191,12 +191,6 @@ def test_explore_is_that_of_a_notebook(client: TestClient, lm: Elmo) -> None:
     assert post(client, "/v1/explore", {"sentences": ["One of each ."]})["word"] is None
 
 
-def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
-    with serving(lm, uses=3) as client:
-        answer = post(client, "/v1/explore", {"sentences": ["bank bank bank bank bank"]})
-    assert (len(answer["uses"]), answer["left_out"], len(answer["products"])) == (3, 2, 3)
-
-
 def test_a_model_without_a_softmax_says_so(tiny_elmo: Elmo) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
         ("/v1/score", {}),

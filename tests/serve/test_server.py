@@ -172,14 +172,6 @@ def test_heads_that_can_be_read_in_two_ways_are_refused(running: Running, data: 
     well(running)
 
 
-def test_nothing_is_redirected(running: Running) -> None:
-    for path in ("/health/", "/v1/models/", "//elsewhere/health/"):
-        with running.connect() as connection:
-            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: elsewhere\r\n\r\n".encode())
-            code, answer = answered(connection)
-        assert (code, json.loads(answer)["error"]["type"]) == (404, "not_found")
-
-
 def test_half_closed_and_vanishing_clients(running: Running) -> None:
     data = request({"sentences": ["a"]})
     for cut in (0, 5, 60, len(data) - 1, len(data)):

@@ -35,12 +35,6 @@ class Embedder:
         model_dir: folder or zip of the model, or anything else that `Elmo.load` takes and that
             has a character dictionary or a word list of ELMoForManyLangs.
         batch_size: sentences in a batch.
-
-    Examples:
-        >>> from elmore.compat.manylangs import Embedder
-        >>> embedder = Embedder("136")
-        >>> [v.shape for v in embedder.sents2elmo([["It", "fell", "."]])]
-        [(3, 1024)]
     """
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:

@@ -36,13 +36,6 @@ class ElmoModel:
         vector_size: size of a token's vector.
         n_layers: number of layers, the token layer included.
         max_chars: characters of a token, markers included.
-
-    Examples:
-        >>> model = ElmoModel()
-        >>> model.load("my-model")
-        'The model is now loaded.'
-        >>> model.get_elmo_vectors([["It", "fell", "."], ["Yes"]]).shape
-        (2, 3, 32)
     """
 
     def __init__(self) -> None:

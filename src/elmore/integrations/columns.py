@@ -121,10 +121,7 @@ class ColumnJob(Compute, Output):
         Raises:
             ConfigError: the column does not exist, or one that is added does.
         """
-        found = list(names).count(self.column)
-        if found > 1:
-            raise ConfigError(f"{found} columns are called '{shown(self.column)}'; rename one")
-        if not found:
+        if self.column not in names:
             there = shown(", ".join(names), 200)
             raise ConfigError(f"there is no column '{shown(self.column)}'; use one of {there}")
         added = self.added(kind(), config)

@@ -159,9 +159,6 @@ def _card(head: dict[str, Any], name: str, parts: Sequence[str]) -> str:
 
 
 def _task_card(path: Path, name: str) -> str:
-    """The card in the folder of a trained task, or one from its facts."""
-    if (path / _CARD).is_file():
-        return (path / _CARD).read_text(encoding="utf-8")
     content = read_task(path)
     tags = content.task == "tag"
     head = {
@@ -169,19 +166,10 @@ def _task_card(path: Path, name: str) -> str:
         "pipeline_tag": "token-classification" if tags else "text-classification",
         "tags": [*_TAGS, content.task],
     }
-    labels = content.labels.get("tags" if tags else "classes", [])
-    rows: list[tuple[str, object]] = [
-        ("task", content.task),
-        ("labels", ", ".join(map(str, labels[:60])) or content.labels.get("kind", "-")),
-        ("biLM", "inside" if content.inside else f"not inside; digest `{str(content.elmo)[:16]}`"),
-        *((key, f"{value:.2f} on development data") for key, value in content.scores.items()),
-    ]
     load = "tagger" if tags else "classifier"
-    return _card(
-        head,
-        name,
-        [f'```python\nimport elmore\nmodel = elmore.{load}("{name}")\n```', _table(iter(rows))],
-    )
+    facts = (path / FACTS).read_text(encoding="utf-8")
+    code = f'import elmore\nmodel = elmore.{load}("{name}")'
+    return _card(head, name, [f"```python\n{code}\n```", f"## Facts\n\n```json\n{facts}```"])
 
 
 def _facts(checkpoint: Checkpoint, licence: str | None) -> Iterator[tuple[str, object]]:

@@ -12,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
-from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind
+from elmore.integrations.columns import (
+    ColumnEmbedder,
+    ColumnJob,
+    ColumnOptions,
+    column_kind,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +45,10 @@ def embed_dataframe(df: DataFrame, **options: Unpack[ColumnOptions]) -> DataFram
     """
     job = ColumnJob(**options)
     types = _types()
-    added = job.check(df.columns, lambda: _kind(df.schema[job.column].dataType, job.column))
+    to_arrow = require("pyspark.sql.pandas.types", "spark", "embedding a DataFrame").to_arrow_type
+    added = job.check(
+        df.columns, lambda: column_kind(to_arrow(df.schema[job.column].dataType), job.column)
+    )
     known = {
         "tokens": types.ArrayType(types.StringType()),
         "spans": types.ArrayType(types.ArrayType(types.IntegerType())),
@@ -99,19 +106,6 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
             yield from embedder(batch)
 
     return embed
-
-
-def _kind(data_type: Any, column: str) -> Kind:
-    types = _types()
-    if isinstance(data_type, types.StringType):
-        return "text"
-    array = isinstance(data_type, types.ArrayType)
-    if array and isinstance(data_type.elementType, types.StringType):
-        return "tokens"
-    raise ConfigError(
-        f"column '{shown(column)}' is of type {data_type.simpleString()}; use one of strings, or "
-        "of arrays of strings for tokens"
-    )
 
 
 def _vector_type(job: ColumnJob) -> Any:

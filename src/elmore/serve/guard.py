@@ -48,6 +48,7 @@ class Guard:
         draining: whether the server is stopping.
 
     Attributes:
+        settings: limits and token.
         running: requests in progress.
         pending_bytes: of the numbers of responses that are being computed or sent.
     """
@@ -60,7 +61,7 @@ class Guard:
         routes: Sequence[Route],
         draining: Callable[[], bool],
     ) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+        self._app, self.settings, self._metrics = app, settings, metrics
         self._routes, self._draining = routes, draining
         self._hosts = frozenset(host.strip("[]").lower() for host in settings.hosts)
         self.running = self.pending_bytes = self._sent_bytes = 0
@@ -89,7 +90,7 @@ class Guard:
         # Health checks and metrics must respond while the queue is full.
         working = _path(scope).startswith("/v1/")
         self.running += working
-        reservation = Reservation(self, self._settings.pending_bytes)
+        reservation = Reservation(self)
         scope = {**scope, "elmore.reservation": reservation}
         route = self._route(scope)
         try:
@@ -108,7 +109,7 @@ class Guard:
             self._release(reservation)
             seconds = time.perf_counter() - start
             self._metrics.request(route, status, seconds)
-            if self._settings.access_log:
+            if self.settings.access_log:
                 _log_access(scope, route, status, seconds)
 
     def _route(self, scope: Scope) -> str:
@@ -138,7 +139,7 @@ class Guard:
             return
         if self._draining():
             raise ServiceError(503, retry_after=5)
-        if self.running > self._settings.queue_requests:
+        if self.running > self.settings.queue_requests:
             raise ServiceError(429, retry_after=1)
         if scope["method"] != "POST":
             return
@@ -146,7 +147,7 @@ class Guard:
             raise ServiceError(415)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise ServiceError(415, "compressed bodies are not accepted; send plain JSON")
-        if int(headers.get("content-length", 0)) > self._settings.body_bytes:
+        if int(headers.get("content-length", 0)) > self.settings.body_bytes:
             raise self._too_large()
 
     def _check_host(self, headers: Headers) -> None:
@@ -167,7 +168,7 @@ class Guard:
             )
 
     def _authorized(self, headers: Headers) -> bool:
-        token = self._settings.token
+        token = self.settings.token
         if token is None:
             return True
         scheme, _, given = ",".join(headers.getlist("authorization")).partition(" ")
@@ -177,7 +178,7 @@ class Guard:
 
     def _limited(self, receive: Receive) -> Receive:
         """The same `receive`, as long as the body is within its limits."""
-        deadline = asyncio.get_running_loop().time() + self._settings.body_seconds
+        deadline = asyncio.get_running_loop().time() + self.settings.body_seconds
         size, complete = 0, False
 
         async def limited() -> Message:
@@ -192,7 +193,7 @@ class Guard:
             if message["type"] == "http.disconnect":
                 raise ServiceError(499)
             size += len(message.get("body", b""))
-            if size > self._settings.body_bytes:
+            if size > self.settings.body_bytes:
                 raise self._too_large()
             complete = not message.get("more_body", False)
             return message
@@ -200,7 +201,7 @@ class Guard:
         return limited
 
     def _too_large(self) -> ServiceError:
-        limit = self._settings.body_bytes
+        limit = self.settings.body_bytes
         return ServiceError(413, f"the body has more than {limit} bytes; send less at a time")
 
 
@@ -214,8 +215,8 @@ class Reservation:
             later.
     """
 
-    def __init__(self, guard: Guard, limit: int) -> None:
-        self._guard, self._limit = guard, limit
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self.size = 0
         self.results: deque[Any] = deque()
 
@@ -227,7 +228,7 @@ class Reservation:
         """
         pending, size = self._guard.pending_bytes, 4 * numbers
         # Alone, any response is allowed, or a very large one would never be.
-        if pending and pending + size > self._limit:
+        if pending and pending + size > self._guard.settings.pending_bytes:
             raise ServiceError(
                 429, "too many bytes of responses are under way; try again later", retry_after=1
             )

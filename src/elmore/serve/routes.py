@@ -176,16 +176,9 @@ class Routes:
     async def substitutes(self, body: SubstitutesRequest, request: Request) -> Response:
         """The words that the language model expects at a position of each sentence."""
         self._need_softmax()
-        if len(body.positions) != len(body.given):
-            raise ServiceError(
-                422,
-                f"{len(body.positions)} positions for {len(body.given)} sentences; give one each",
-                param="positions",
-            )
         sentences = await self._sentences(body.given, body.param)
+        _check_positions(sentences, [[position] for position in body.positions])
         pairs = list(zip(sentences, body.positions, strict=True))
-        for k, (sentence, position) in enumerate(pairs):
-            _check_position(f"positions.{k}", position, sentence)
         items = [Item(likely, sentence, (position, body.k)) for sentence, position in pairs]
         found = await self._run(request, items, _WORD_NUMBERS * len(pairs) * body.k)
         results = [
@@ -202,20 +195,11 @@ class Routes:
     async def senses(self, body: SensesRequest, request: Request) -> Response:
         """Words that fit positions, weighted by how specific to the position they are."""
         self._need_softmax()
-        if body.positions is not None and len(body.positions) != len(body.given):
-            raise ServiceError(
-                422,
-                f"positions for {len(body.positions)} of {len(body.given)} sentences; give a list "
-                "for each, or leave it out for all tokens",
-                param="positions",
-            )
         sentences = await self._sentences(body.given, body.param)
         chosen: list[Sequence[int]] = [range(len(sentence)) for sentence in sentences]
         if body.positions is not None:
             chosen = list(body.positions)
-            for k, (sentence, positions) in enumerate(zip(sentences, chosen, strict=True)):
-                for n, position in enumerate(positions):
-                    _check_position(f"positions.{k}.{n}", position, sentence)
+            _check_positions(sentences, chosen)
         count = sum(map(len, chosen))
         self._check(count, "tokens", "positions")  # a position may be asked for several times
 
@@ -335,13 +319,19 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _check_position(name: str, position: int, sentence: Sentence) -> None:
-    if not 0 <= position < len(sentence):
-        raise ServiceError(
-            422,
-            f"{name} is {position} but the sentence has {len(sentence)} tokens; count from 0",
-            param=name,
-        )
+def _check_positions(sentences: Sequence[Sentence], chosen: Sequence[Sequence[int]]) -> None:
+    if len(chosen) != len(sentences):
+        message = f"positions for {len(chosen)} of {len(sentences)} sentences; give them for each"
+        raise ServiceError(422, message, param="positions")
+    for k, (sentence, positions) in enumerate(zip(sentences, chosen, strict=True)):
+        for position in positions:
+            if not 0 <= position < len(sentence):
+                raise ServiceError(
+                    422,
+                    f"positions.{k}: {position} but the sentence has {len(sentence)} tokens; count "
+                    "from 0",
+                    param=f"positions.{k}",
+                )
 
 
 def _places(

@@ -50,12 +50,6 @@ class Elmo(nn.Module):
         keep_sentence_boundaries: keep the vectors of both markers.
         scalar_mix_parameters: fixed scores of the layers; the mixes then do not learn.
         module: a biLM to use instead of the files.
-
-    Examples:
-        >>> elmo = Elmo("options.json", "weights.hdf5", 2, dropout=0)
-        >>> output = elmo(batch_to_ids([["First", "sentence", "."], ["Another"]]))
-        >>> [tuple(r.shape) for r in output["elmo_representations"]], tuple(output["mask"].shape)
-        ([(2, 3, 32), (2, 3, 32)], (2, 3))
     """
 
     def __init__(

@@ -108,12 +108,7 @@ class ELMoTokenCharactersIndexer:
 
 
 def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
-    """The character ids of tokenized sentences, (batch, time, 50); zeros where one has ended.
-
-    Examples:
-        >>> batch_to_ids([["First", "sentence", "."], ["Second", "."]]).shape
-        torch.Size([2, 3, 50])
-    """
+    """The character ids of tokenized sentences, (batch, time, 50); zeros where one has ended."""
     alphabet = ByteAlphabet(ELMoCharacterMapper.max_word_length)
     rows = [alphabet.encode([_text(token) for token in sentence]) for sentence in batch]
     return _padded(rows, max((len(row) for row in rows), default=0))
@@ -168,11 +163,6 @@ class ElmoEmbedder:
 
     So a second call with the same sentence gives slightly other vectors, as in AllenNLP. For
     vectors that depend on a sentence alone use `elmore.Elmo.layers(tokenized=True)`.
-
-    Examples:
-        >>> embedder = ElmoEmbedder("options.json", "weights.hdf5")
-        >>> embedder.embed_sentence(["I", "ate", "an", "apple"]).shape
-        (3, 4, 32)
     """
 
     def __init__(
