@@ -18,18 +18,12 @@ def start(setup: Mapping[str, Any]) -> Worker:
     return Worker(perform, {"version": setup.get("version")})
 
 
-def start_and_die(setup: Mapping[str, Any]) -> Worker:
-    os._exit(9)
-
-
-def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
-    if "die" in fields:
+def perform(request: Mapping[str, Any]) -> dict[str, Any]:
+    if "die" in request:
         os.kill(os.getpid(), signal.SIGKILL)
-    if fields.get("fail") == "input":
+    if request.get("fail") == "input":
         raise InputError("the line is bad; correct it", file="a.txt", line=7)
-    if fields.get("fail") == "memory":
+    if request.get("fail") == "memory":
         raise MemoryError
-    if fields.get("fail") == "unexpected":
-        raise ZeroDivisionError("first line\nsecond line")
-    time.sleep(fields.get("seconds", 0))
-    return {"size": len(data), "pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}
+    time.sleep(request.get("seconds", 0))
+    return {"pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS")}

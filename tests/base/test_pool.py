@@ -8,28 +8,34 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from base import tasks
-from elmore.base.pool import Pool, Request
+from elmore.base.pool import Pool
 from elmore.errors import ConfigError, ElmoreError, InputError
 
 requires_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
 
 
-def numbered(n: int, **fields: object) -> list[Request]:
-    return [Request({"number": k, **fields}, b"x" * k) for k in range(n)]
+def numbered(n: int, **fields: object) -> list[dict[str, Any]]:
+    return [{"number": k, **fields} for k in range(n)]
 
 
-@pytest.mark.parametrize(("n_workers", "in_process"), [(1, True), (1, False), (2, False)])
+@pytest.mark.parametrize(("n_workers", "in_process"), [(1, True), (2, False)])
 def test_every_request_is_done_once(n_workers: int, in_process: bool) -> None:
-    with Pool(tasks.start, n_workers, in_process=in_process) as pool:
+    setup, environment = {"version": 2}, {"OMP_NUM_THREADS": "3"}
+    with Pool(
+        tasks.start, n_workers, setup=setup, environment=environment, in_process=in_process
+    ) as pool:
+        assert pool.facts() == {"version": 2}
         for in_order in (True, False):
             done = list(pool.map(numbered(9), in_order=in_order))
-            found = [(request.fields["number"], reply["size"]) for request, reply in done]
-            assert (found if in_order else sorted(found)) == [(k, k) for k in range(9)]
+            found = [request["number"] for request, _ in done]
+            assert (found if in_order else sorted(found)) == list(range(9))
             assert ({reply["pid"] for _, reply in done} == {os.getpid()}) == in_process
+            assert in_process or {reply["threads"] for _, reply in done} == {"3"}
         assert list(pool.map([])) == []
 
 
@@ -46,21 +52,13 @@ def test_requests_are_taken_a_few_ahead() -> None:
         assert len(taken) == 4
 
 
-@pytest.mark.parametrize(
-    ("fail", "kind", "message"),
-    [
-        ("input", InputError, "a.txt:7: the line is bad; correct it"),
-        ("memory", ElmoreError, "out of memory; use fewer workers"),
-        ("unexpected", ZeroDivisionError, "first line\nsecond line"),
-    ],
-)
-def test_an_error_of_a_worker_is_raised_here(fail: str, kind: type, message: str) -> None:
+def test_an_error_of_a_worker_is_raised_here() -> None:
     with Pool(tasks.start, 1) as pool:
-        with pytest.raises(kind) as caught:
-            list(pool.map([Request({"fail": fail})]))
-        assert str(caught.value) == message
-        if kind is InputError:
-            assert (caught.value.file, caught.value.line) == ("a.txt", 7)
+        with pytest.raises(InputError, match=r"^a.txt:7: the line is bad; correct it$") as caught:
+            list(pool.map([{"fail": "input"}]))
+        assert (caught.value.file, caught.value.line) == ("a.txt", 7)
+        with pytest.raises(ElmoreError, match=r"^out of memory; use fewer workers$"):
+            list(pool.map([{"fail": "memory"}]))
         assert list(pool.map(numbered(1)))  # the worker is still there
 
 
@@ -80,25 +78,10 @@ def test_how_many_workers(n_workers: int) -> None:
 
 
 def test_a_dead_worker_ends_the_run_with_one_line() -> None:
-    requests = [*numbered(3), Request({"die": True}), *numbered(30)]
-    message = r"a worker process died.*run it again to resume"
-    with Pool(tasks.start, 2) as pool, pytest.raises(ElmoreError, match=message) as caught:
+    requests = [*numbered(3), {"die": True}, *numbered(30)]
+    message = r"^a worker process died.*run it again to resume.*$"
+    with Pool(tasks.start, 2) as pool, pytest.raises(ElmoreError, match=message):
         list(pool.map(requests))
-    assert "\n" not in str(caught.value)
-    with Pool(tasks.start_and_die, 1) as pool, pytest.raises(ElmoreError, match="died"):
-        pool.facts()
-
-
-def test_the_facts_of_a_worker() -> None:
-    for in_process in (True, False):
-        with Pool(tasks.start, 1, setup={"version": 2}, in_process=in_process) as pool:
-            assert pool.facts() == {"version": 2}
-
-
-def test_the_environment_of_the_workers() -> None:
-    with Pool(tasks.start, 1, environment={"OMP_NUM_THREADS": "3"}) as pool:
-        [(_, reply)] = pool.map(numbered(1))
-    assert reply["threads"] == "3"
 
 
 def gone(pid: int) -> bool:
@@ -127,12 +110,12 @@ def test_leaving_ends_the_workers_at_once() -> None:
 PARENT = """
 import sys, os
 sys.path.insert(0, sys.argv[1])
-from elmore.base.pool import Pool, Request
+from elmore.base.pool import Pool
 from base import tasks
 with Pool(tasks.start, 2) as pool:
-    [(_, reply)] = pool.map([Request({})])
+    [(_, reply)] = pool.map([{}])
     print(reply["pid"], flush=True)
-    list(pool.map([Request({"seconds": 60})] * 2))
+    list(pool.map([{"seconds": 60}] * 2))
 """
 
 

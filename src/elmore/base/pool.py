@@ -7,6 +7,7 @@ so running it again resumes.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
@@ -15,41 +16,34 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from multiprocessing.connection import wait as wait_for
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from elmore.errors import ConfigError, ElmoreError
 
-__all__ = ["Pool", "Request", "Start", "Worker"]
+__all__ = ["Pool", "Worker"]
 
 _MAX_WORKERS = 61 if sys.platform == "win32" else 4096  # what the system can wait for at once
 
 
-@dataclass(frozen=True)
-class Worker:
+_R = TypeVar("_R")
+
+
+class Worker(NamedTuple):
     """A process that is ready to work.
 
     Attributes:
-        perform: does one request; takes its fields and data, returns what can be pickled. A kill
-            may end it at any moment, so it must leave nothing half done.
+        perform: does one request, which can be pickled like the reply. A kill may end it at any
+            moment, so it must leave nothing half done.
         facts: what the results depend on besides the requests, such as the model that was loaded.
     """
 
-    perform: Callable[[Mapping[str, Any], bytes], dict[str, Any]]
-    facts: dict[str, Any] = field(default_factory=dict)
+    perform: Callable[[Any], dict[str, Any]]
+    facts: Mapping[str, Any] = {}
 
 
 # Makes a process ready. A function at the top of a module, so that another process can import it.
 Start = Callable[[Mapping[str, Any]], Worker]
-
-
-@dataclass(frozen=True)
-class Request:
-    """Work for one worker: values and bytes that are sent to it."""
-
-    fields: Mapping[str, Any]
-    data: bytes = b""
 
 
 class Pool(contextlib.AbstractContextManager["Pool"]):
@@ -83,7 +77,7 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         self._executor = ProcessPoolExecutor(
             n_workers, multiprocessing.get_context("spawn"), initializer=_follow_parent
         )
-        self._ready: list[Future[dict[str, Any]]] = []
+        self._ready: list[Future[Any]] = []
 
     def __enter__(self) -> Pool:
         if self._own is None:
@@ -99,16 +93,17 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
             process.kill()
         self._executor.shutdown(cancel_futures=True)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """Wait until a worker is ready; its facts."""
         if self._own is not None:
             return self._own.facts
         with _deaths_explained():
-            return self._ready[0].result()
+            facts: Mapping[str, Any] = self._ready[0].result()
+        return facts
 
     def map(
-        self, requests: Iterable[Request], *, in_order: bool = False
-    ) -> Iterator[tuple[Request, dict[str, Any]]]:
+        self, requests: Iterable[_R], *, in_order: bool = False
+    ) -> Iterator[tuple[_R, dict[str, Any]]]:
         """Perform requests; yield each with its reply.
 
         Requests are taken a few ahead of the replies, in the calling thread.
@@ -122,14 +117,14 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         """
         if self._own is not None:
             for request in requests:
-                yield request, self._own.perform(request.fields, request.data)
+                yield request, self._own.perform(request)
             return
         source = iter(requests)
-        waiting: dict[Future[dict[str, Any]], Request] = {}
+        waiting: dict[Future[Any], _R] = {}
         while True:
             # Two for each worker, so that none waits for the caller to read the next one.
-            while len(waiting) < 2 * self._n_workers and (item := next(source, None)):
-                waiting[self._submit(item)] = item
+            for request in itertools.islice(source, 2 * self._n_workers - len(waiting)):
+                waiting[self._submit(request)] = request
             if not waiting:
                 return
             first = [next(iter(waiting))]  # a dict keeps the order of insertion
@@ -139,7 +134,7 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
                     reply = future.result()
                 yield waiting.pop(future), reply
 
-    def _submit(self, request: Request | None) -> Future[dict[str, Any]]:
+    def _submit(self, request: object) -> Future[Any]:
         with _deaths_explained():
             return self._executor.submit(_perform, self._start, self._setup, request)
 
@@ -188,14 +183,11 @@ def _follow_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _perform(start: Start, setup: Mapping[str, Any], request: Request | None) -> dict[str, Any]:
+def _perform(start: Start, setup: Mapping[str, Any], request: object) -> Mapping[str, Any]:
     """Get ready if that has not happened, and do a request; None for the facts of the worker."""
     global _worker
     try:
-        if _worker is None:
-            _worker = start(setup)
-        if request is None:
-            return _worker.facts
-        return _worker.perform(request.fields, request.data)
+        _worker = _worker or start(setup)
+        return _worker.facts if request is None else _worker.perform(request)
     except MemoryError:
         raise ElmoreError("out of memory; use fewer workers") from None

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from elmore.base.io import open_checked, open_text, sha256_stream
 from elmore.base.messages import SILENT, Progress, shown
-from elmore.base.pool import Pool, Request
+from elmore.base.pool import Pool
 from elmore.bulk.job import Job, JobOptions, start_embedder
 from elmore.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
 from elmore.embedding.load import ModelPath, read_checkpoint
@@ -80,7 +80,7 @@ def embed_files(
         done = folder.resume(facts)
         read = Counts()
 
-        def requests() -> Iterator[Request]:
+        def requests() -> Iterator[dict[str, Any]]:
             shards = cut_shards(files, job, read, job.limit)
             for shard in shards:
                 if shard.number in done:  # read all the same, to find where the next one starts
@@ -88,10 +88,10 @@ def embed_files(
                     continue
                 path = str(folder.shard(shard.number))
                 place = {"number": shard.number, "first": shard.first, "path": path}
-                yield Request({**place, "texts": shard.texts})
+                yield {**place, "texts": shard.texts}
 
         for request, reply in pool.map(requests()):
-            number, first, path = (request.fields[name] for name in ("number", "first", "path"))
+            number, first, path = (request[name] for name in ("number", "first", "path"))
             folder.add(ShardRecord(number=number, first=first, file=Path(path).name, **reply))
             progress.update(reply["sentences"])
         return folder.finish(read)

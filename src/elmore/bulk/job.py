@@ -120,8 +120,8 @@ def start_embedder(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job."""
     embedder = ShardEmbedder(setup["job"])
 
-    def perform(fields: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-        return embedder.write_shard(Path(fields["path"]), fields["first"], fields["texts"])
+    def perform(request: Mapping[str, Any]) -> dict[str, Any]:
+        return embedder.write_shard(Path(request["path"]), request["first"], request["texts"])
 
     return Worker(perform, embedder.facts())
 

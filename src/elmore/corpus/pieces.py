@@ -14,7 +14,8 @@ import hashlib
 import itertools
 import os
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from elmore.base.io import invalid_utf8
 from elmore.base.machine import available_threads
-from elmore.base.pool import Pool, Request, Worker
+from elmore.base.pool import Pool, Worker
 from elmore.corpus.prepared import Shard, offsets, shard_tensors, type_tensors, write_shard
 from elmore.corpus.texts import Segment, TextFile, find_documents, inspect_file
 from elmore.formats.containers.arrays import Arrays
@@ -38,7 +39,6 @@ __all__ = [
     "make_piece",
     "merge",
     "open_pool",
-    "request",
     "tokenize_block",
 ]
 
@@ -72,13 +72,8 @@ def open_pool(n_workers: int | None, paths: Sequence[Path]) -> Pool:
     return Pool(_start, n_workers, in_process=n_workers == 1)
 
 
-def request(do: Callable[..., dict[str, Any]], *arguments: Any, data: bytes = b"") -> Request:
-    """Ask a worker to call a function of this module with arguments, and the data last."""
-    return Request({"do": do, "arguments": arguments}, data)
-
-
 def _start(setup: Mapping[str, Any]) -> Worker:
-    return Worker(lambda fields, data: fields["do"](*fields["arguments"], data))
+    return Worker(lambda call: call())
 
 
 def inspect_files(paths: Sequence[Path], held: Sequence[Path], pool: Pool) -> list[TextFile]:
@@ -86,11 +81,11 @@ def inspect_files(paths: Sequence[Path], held: Sequence[Path], pool: Pool) -> li
     names = [(os.fspath(path), k >= len(paths)) for k, path in enumerate([*paths, *held])]
     # Several files in a request: a corpus may be made of a million small ones.
     step = max(1, len(names) // 256)
-    requests = (request(_inspect, names[k : k + step]) for k in range(0, len(names), step))
+    requests = (partial(_inspect, names[k : k + step]) for k in range(0, len(names), step))
     return [file for _, reply in pool.map(requests, in_order=True) for file in reply["files"]]
 
 
-def _inspect(names: Iterable[tuple[str, bool]], data: bytes) -> dict[str, Any]:
+def _inspect(names: Iterable[tuple[str, bool]]) -> dict[str, Any]:
     return {"files": [inspect_file(*name) for name in names]}
 
 
@@ -217,9 +212,7 @@ def _decode(data: bytes, errors: str, name: str, first: int, counts: Counts) -> 
 # --------------------------------------------------------------------------- merging
 
 
-def merge(
-    path: Path, pieces: Iterable[tuple[Path, Bounds]], bounds: Bounds, data: bytes = b""
-) -> dict[str, Any]:
+def merge(path: Path, pieces: Iterable[tuple[Path, Bounds]], bounds: Bounds) -> dict[str, Any]:
     """Write a shard of documents of pieces, sorted by their keys; none if there are none.
 
     The documents have keys within `bounds`, and hashes within those of their piece.

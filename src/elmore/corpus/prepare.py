@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, astuple, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from elmore.base.atomic import atomic_folder
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.json import json_digest
 from elmore.base.messages import SILENT, Progress, ProgressOption, progress_of, shown
-from elmore.base.pool import Pool, Request
+from elmore.base.pool import Pool
 from elmore.corpus.pieces import (
     KEYS,
     count_block,
@@ -33,7 +34,6 @@ from elmore.corpus.pieces import (
     make_piece,
     merge,
     open_pool,
-    request,
 )
 from elmore.corpus.prepared import (
     COUNTS,
@@ -294,7 +294,7 @@ def count_words(
     with open_pool(workers, paths) as pool:
         files = inspect_files(paths, [], pool)
         requests = (
-            request(count_block, block.segments, reading, data=block.data)
+            partial(count_block, block.segments, reading, block.data)
             for block in read_blocks(files)
         )
         # In order, so that words are dropped at the same places for any number of workers.
@@ -353,12 +353,12 @@ def _make_pieces(
     # What is known of the blocks that workers tokenize; their requests are taken in this order.
     ahead: list[dict[str, Any]] = []
 
-    def requests() -> Iterator[Request]:
+    def requests() -> Iterator[partial[dict[str, Any]]]:
         for k, block in enumerate(read_blocks(files, start), len(done)):
             path, end = _piece_path(journal, k), astuple(block.end)
             known = {"file": path.name, "end": end, "heldout": block.heldout}
             ahead.append({**known, "n_cut": block.n_cut})
-            yield request(make_piece, path, block.segments, reading, seed, data=block.data)
+            yield partial(make_piece, path, block.segments, reading, seed, block.data)
 
     # In order, because a run resumes where the last recorded piece ends.
     records = list(done)
@@ -406,13 +406,13 @@ def _make_shards(
     held_out = [(path, (0, limit)) for path in paths[: len(inputs)]]
     held_out += [(path, (0, KEYS)) for path in paths[len(inputs) :]]
 
-    def requests() -> Iterator[Request]:
+    def requests() -> Iterator[partial[dict[str, Any]]]:
         # Rounded up. The last bound is KEYS itself, so every key is in a shard.
         bounds = [-(-k * KEYS // n_shards) for k in range(n_shards + 1)]
         for path, between in zip([*shards, held], [*pairwise(bounds), (0, KEYS)], strict=True):
             # A shard gets its name when it is complete: one that exists was made by an earlier run.
             if not path.exists():
-                yield request(merge, path, held_out if path == held else kept, between)
+                yield partial(merge, path, held_out if path == held else kept, between)
 
     for _ in pool.map(requests()):
         pass

@@ -25,7 +25,7 @@ from elmore.base.atomic import atomic_file, write_error
 from elmore.base.io import sha256_file
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.messages import SILENT, Progress, shown
-from elmore.base.pool import Pool, Request, Worker
+from elmore.base.pool import Pool, Worker
 from elmore.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
 from elmore.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.bulk.output_folder import check_manifest, check_same_run
@@ -277,7 +277,7 @@ class _Builder:
             counts.update(reply["counts"])
             for word, draw in reply["draws"].items():
                 draws[word] = min(draw, draws.get(word, _HASHES))
-            self.progress.update(request.fields["n"])
+            self.progress.update(len(request["texts"]))
         kept = listed if listed is not None else counts
         least = 1 if listed is not None else min_count
         words = sorted((-counts[w], w) for w in kept if counts[w] >= least)
@@ -298,9 +298,9 @@ class _Builder:
         """Write the parts that are missing."""
         more = {"table": str(self.path / _COUNTS), "max_uses": max_uses, "folder": str(self.path)}
         for request, _ in self.pool.map(self._requests("uses", more)):
-            number = request.fields["number"]
-            self._add(number, request.fields["source"], _part(number))
-            self.progress.update(request.fields["n"])
+            number = request["number"]
+            self._add(number, request["source"], _part(number))
+            self.progress.update(len(request["texts"]))
 
     def merge(self, facts: Mapping[str, Any], model: str | list[str] | None) -> None:
         """Join the parts, sorted by word; they go when the manifest is there."""
@@ -329,7 +329,7 @@ class _Builder:
         np.save(self.path / "offsets.npy", offsets)
         (self.path / WORDS).write_bytes(json.dumps(counts, ensure_ascii=False).encode())
         names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
-        list(self.pool.map([Request({"do": "words", "folder": str(self.path)})]))
+        list(self.pool.map([{"do": "words", "folder": str(self.path)}]))
         write_manifest(self.path, {**facts, "model_name": model, "uses": int(offsets[-1])}, names)
         self._clean(True)
 
@@ -370,21 +370,20 @@ class _Builder:
         self.done[number] = record
         self.folder.add(record)
 
-    def _requests(self, do: str, more: Mapping[str, Any] | None = None) -> Iterator[Request]:
+    def _requests(self, do: str, more: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         for source, shard in self._shards():
             if do == "uses" and shard.number in self.done:
                 self.progress.update(len(shard.texts))
                 continue
-            fields = {
+            yield {
                 **(more or {}),
                 "do": do,
                 "number": shard.number,
                 "first": shard.first,
                 "source": source,
-                "n": len(shard.texts),
+                "texts": shard.texts,
+                "lines": shard.lines,
             }
-            data = json.dumps([shard.texts, shard.lines]).encode()
-            yield Request(fields, data)
 
     def _shards(self) -> Iterator[tuple[int, TextShard]]:
         """Yield each shard with the number of its file; numbers count on from file to file."""
@@ -438,15 +437,12 @@ def start_indexer(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job."""
     indexer = _Indexer(setup["job"], setup)
 
-    def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    def perform(fields: Mapping[str, Any]) -> dict[str, Any]:
         if fields["do"] == "words":
             text = json.dumps(list(indexer.space.words))
             (Path(fields["folder"]) / VOCABULARY).write_bytes(text.encode())
             return {}
-        texts, lines = json.loads(data)
-        if fields["do"] == "count":
-            return indexer.count(fields, texts)
-        return indexer.write(fields, texts, lines)
+        return (indexer.count if fields["do"] == "count" else indexer.write)(fields)
 
     return Worker(perform, indexer.facts())
 
@@ -483,14 +479,14 @@ class _Indexer:
             model["use_bytes"] += self.elmo.dim + 4
         return {**facts, "model": model, "tokenizer": self.tokenizer}
 
-    def count(self, fields: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    def count(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """How often each word occurs; what has neither letter nor digit is not a word.
 
         With few uses of a word to keep, also the smallest draw of each, so that one is kept.
         """
         counts: Counter[str] = Counter()
         draws: dict[str, int] = {}
-        for number, text in enumerate(texts, fields["first"]):
+        for number, text in enumerate(fields["texts"], fields["first"]):
             words = [token.lower() for token in self.reading.sentence(text).tokens]
             counts.update(words)
             if fields["max_uses"] < _SURE:
@@ -500,9 +496,7 @@ class _Indexer:
         counts = Counter({w: n for w, n in counts.items() if any(map(str.isalnum, w))})
         return {"counts": counts, "draws": {w: draws[w] for w in counts if w in draws}}
 
-    def write(
-        self, fields: Mapping[str, Any], texts: Sequence[str], numbers: Sequence[int]
-    ) -> dict[str, Any]:
+    def write(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the chosen uses of a shard and write them."""
         if not self._table:
             counts = json.loads(Path(fields["table"]).read_bytes())
@@ -513,13 +507,13 @@ class _Indexer:
             }
         self._embedder.forget_words()
         chosen, lines, words = [], [], []
-        for k, text in enumerate(texts):
+        for k, text in enumerate(fields["texts"]):
             sentence = self.reading.sentence(text)
             found = self._chosen(sentence.tokens, fields["first"] + k)
             if found:
                 chosen.append((sentence, [position for position, _ in found]))
                 words += [word for _, word in found]
-                lines.append(numbers[k])
+                lines.append(fields["lines"][k])
         parts = [self._packed(self.space.vectors([]))]  # gives the shapes if nothing is chosen
         for window in windows(chosen, lambda item: len(item[0])):
             parts.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))
