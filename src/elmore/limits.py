@@ -1,7 +1,6 @@
 """Every size limit of the package in one table.
 
-A caller may raise a limit (`dataclasses.replace(LIMITS, json_bytes=...)`); the file being read
-never can. Functions that check take `limits: Limits = LIMITS`.
+A caller may raise a limit; the file being read never can.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ class Limits:
     # JSON: options.json, config.json, indexes, manifests.
     json_bytes: int = 4 * _MIB
     json_depth: int = 32
-    json_nodes: int = 100_000
     json_int: int = 1 << 53  # beyond it a JSON number is no longer exact in other readers
 
     # Text.

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +61,7 @@ def test_a_torn_line_and_a_damaged_file_cost_these_files_only(tmp_path: Path) ->
     (out / "file-1").write_text("1")
     journal = out / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-5])
+    (out / f".file-2.{'0' * 12}.partial").write_text("of a killed writer")
     with opened(out) as folder:
         assert folder.found() == (HEADER, records[:2])
         assert folder.begin(HEADER, records[:2]) == records[:1]
@@ -126,14 +123,6 @@ def test_nothing_finished_leaves_nothing(tmp_path: Path, begun: bool) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_earlier_run_is_untouched_until_the_next_begins(tmp_path: Path) -> None:
-    filled(tmp_path / "out", 0)
-    before = names(tmp_path / "out")
-    with pytest.raises(ZeroDivisionError), opened(tmp_path / "out"):
-        raise ZeroDivisionError
-    assert names(tmp_path / "out") == before
-
-
 def test_the_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with opened(out) as folder:
@@ -162,44 +151,3 @@ def test_files_of_others_are_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / "link").symlink_to(out)
     with pytest.raises(ConfigError, match="is not a folder"), opened(tmp_path / "link"):
         pass
-
-
-KILLED = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from elmore.base.atomic import atomic_file
-from base.test_journal import HEADER, add, opened
-with opened(Path(sys.argv[1])) as folder:
-    folder.begin(HEADER, [])
-    add(folder, 0)
-    with atomic_file(folder.path / "file-1") as stream:
-        stream.write(b"half")
-        print("ready", flush=True)
-        sys.stdin.read()
-"""
-
-
-def test_a_killed_writer_leaves_what_was_finished(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    tests = str(Path(__file__).parents[1])
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(out), tests],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        process.send_signal(signal.SIGKILL)
-    assert len(names(out)) == 4  # with the temporary file
-    with opened(out) as folder:
-        found = folder.found()
-        assert found is not None
-        assert [record.number for record in found[1]] == [0]
-        folder.begin(HEADER, found[1])
-    assert names(out) == {"journal.jsonl", "lock", "file-0"}
-    lines = (out / "journal.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
-        HEADER,
-        {"file": "file-0", "bytes": 10, "number": 0},
-    ]

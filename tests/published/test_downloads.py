@@ -32,75 +32,39 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield running
 
 
-class Counter:
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, int | None]] = []
-        self.count = self.closed = 0
-
-    def __call__(self, name: str, size: int | None) -> Counter:
-        self.seen.append((name, size))
-        return self
-
-    def update(self, n: int) -> None:
-        self.count += n
-
-    def close(self) -> None:
-        self.closed += 1
-
-
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_arrives_whole(server: Server, tmp_path: Path) -> None:
-    progress = Counter()
+def test_a_file_arrives_complete(server: Server, tmp_path: Path) -> None:
+    heard: list[tuple[int, int | None]] = []
     target = tmp_path / "x.bin"
-    download([server.url("/x.bin")], target, reporting=progress)
+    download([server.url("/x.bin")], target, progress=lambda *news: heard.append(news))
     assert target.read_bytes() == DATA
-    assert (progress.seen, progress.count, progress.closed) == (
-        [("x.bin", len(DATA))],
-        len(DATA),
-        1,
-    )
+    assert heard[-1] == (len(DATA), len(DATA))
     assert names(tmp_path) == ["x.bin"]
     assert server.requests[0][1]["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("checksum", [None, SUM])
-def test_a_broken_connection_goes_on_where_it_stopped(
-    server: Server, tmp_path: Path, checksum: str | None
-) -> None:
+def test_a_broken_connection_is_resumed(server: Server, tmp_path: Path) -> None:
     server.cuts = [1000, 500]
-    progress = Counter()
     target = tmp_path / "x.bin"
-    download([server.url("/x.bin")], target, checksum=checksum, reporting=progress)
+    download([server.url("/x.bin")], target, checksum=SUM)
     assert target.read_bytes() == DATA
     assert server.asked() == [None, "bytes=1000-", "bytes=1500-"]
     assert server.requests[1][1]["if-range"] == '"one"'
 
 
-def test_another_run_goes_on_too(server: Server, tmp_path: Path) -> None:
-    server.cuts = [3000]
-    server.answers = []
+def test_another_run_resumes_too(server: Server, tmp_path: Path) -> None:
+    server.cuts = [3000, 0, 0, 0]
     target = tmp_path / "x.bin"
-    original = server.files["/x.bin"]
-
-    class Stop(Exception):
-        pass
-
-    def stop(name: str, size: int | None) -> Counter:
-        if len(server.requests) == 2:
-            raise Stop
-        return Counter()
-
-    with pytest.raises(Stop):
-        download([server.url("/x.bin")], target, reporting=stop)
-    assert not target.exists()
+    with pytest.raises(ElmoreError, match=r"after 3000 of 10240 bytes"):
+        download([server.url("/x.bin")], target)
     assert names(tmp_path) == ["x.bin.download", "x.bin.download.version"]
-    assert (tmp_path / "x.bin.download").read_bytes() == original[:3000]
+    assert (tmp_path / "x.bin.download").read_bytes() == DATA[:3000]
     download([server.url("/x.bin")], target)
     assert server.asked()[-1] == "bytes=3000-"
-    assert target.read_bytes() == original
+    assert target.read_bytes() == DATA
     assert names(tmp_path) == ["x.bin"]
 
 
@@ -158,14 +122,6 @@ def test_a_silent_server_is_given_up_and_asked_again(server: Server, tmp_path: P
     assert (tmp_path / "x.bin").read_bytes() == DATA
 
 
-def test_truncation_that_never_ends(server: Server, tmp_path: Path) -> None:
-    server.cuts = [4000, 0, 0, 0, 0]
-    with pytest.raises(ElmoreError, match=r"after 4000 of 10240 bytes"):
-        download([server.url("/x.bin")], tmp_path / "x.bin")
-    assert not (tmp_path / "x.bin").exists()
-    assert (tmp_path / "x.bin.download").stat().st_size == 4000
-
-
 def test_404_is_final_and_names_the_address(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ElmoreError, match=r"/none answers 404") as caught:
         download([server.url("/none")], tmp_path / "x.bin")
@@ -184,13 +140,12 @@ def test_the_next_mirror(server: Server, tmp_path: Path) -> None:
         download([server.url("/a"), server.url("/b")], tmp_path / "y")
 
 
-@pytest.mark.parametrize("code", [429, 500, 503])
-def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path, code: int) -> None:
-    server.answers, server.headers = [code, code], {"Retry-After": "1"}
+def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path) -> None:
+    server.answers = [429, 503]
     download([server.url("/x.bin")], tmp_path / "x.bin")
     assert len(server.requests) == 3
-    server.answers = [code] * 9
-    with pytest.raises(ElmoreError, match=str(code)):
+    server.answers = [500] * 9
+    with pytest.raises(ElmoreError, match="500"):
         download([server.url("/x.bin")], tmp_path / "y.bin")
 
 
@@ -207,42 +162,33 @@ def test_a_wrong_sum(server: Server, tmp_path: Path, checksum: str) -> None:
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["weights.hdf5", "model.zip", "model.tar.gz"])
-def test_a_web_page_is_no_model(server: Server, tmp_path: Path, name: str) -> None:
+def test_a_web_page_is_no_model(server: Server, tmp_path: Path) -> None:
+    name = "weights.hdf5"
     server.files[f"/{name}"] = b"<html>Access denied</html>"
     with pytest.raises(
-        ElmoreError, match=r"starts with b'<html>Ac', which is not a valid \.\w+ file"
+        ElmoreError, match=r"starts with b'<html>Ac', which is not a valid \.hdf5 file"
     ):
         download([server.url(f"/{name}")], tmp_path / name)
     assert names(tmp_path) == []
 
 
-def test_redirects_are_followed_on_this_machine(server: Server, tmp_path: Path) -> None:
+def test_redirects_stay_on_this_machine(server: Server, tmp_path: Path) -> None:
     server.redirects["/old"] = server.url("/x.bin")
     download([server.url("/old")], tmp_path / "x.bin")
     assert (tmp_path / "x.bin").read_bytes() == DATA
+    for where in ("http://example.org/x", "file:///etc/passwd"):
+        server.redirects["/old"] = where
+        with pytest.raises(ElmoreError):
+            download([server.url("/old")], tmp_path / "y.bin")
+    assert names(tmp_path) == ["x.bin"]
+    with pytest.raises(ElmoreError, match="is not an https address"):  # nor does a host lead here
+        downloads._check_address("http://127.0.0.1/x", local=False)
 
 
-@pytest.mark.parametrize("where", ["http://example.org/x", "file:///etc/passwd", "ftp://a/b"])
-def test_redirects_elsewhere_are_not(server: Server, tmp_path: Path, where: str) -> None:
-    server.redirects["/old"] = where
-    with pytest.raises(ElmoreError):
-        download([server.url("/old")], tmp_path / "x.bin")
-    assert names(tmp_path) == []
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "address", ["http://example.org/x", "http://10.0.0.1/x", "ftp://a/x", "file:///x", "https:///x"]
-)
+@pytest.mark.parametrize("address", ["http://example.org/x", "file:///x", "https:///x"])
 def test_only_https_leaves_this_machine(tmp_path: Path, address: str) -> None:
     with pytest.raises(ElmoreError, match="is not an https address"):
         download([address], tmp_path / "x")
-
-
-def test_a_local_answer_to_a_public_address_is_refused() -> None:
-    with pytest.raises(ElmoreError, match="is not an https address"):
-        downloads._check_address("http://127.0.0.1/x", local=False)
 
 
 def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,6 @@ __all__ = [
     "atomic_folder",
     "atomic_path",
     "finish_file",
-    "free_bytes",
     "locked",
     "write_error",
 ]
@@ -42,36 +41,27 @@ _FAILED_WRITE = _NO_SPACE | {errno.EIO, errno.EROFS}
 _LOGGER = logging.getLogger(__name__)
 
 
-def free_bytes(folder: Path) -> int | None:
-    """The bytes free for us on the disk of a folder, or None if it does not say."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
-
-
 def write_error(error: OSError, path: Path) -> ElmoreError:
     """Turn a failed write into one line that names the path and the space left."""
-    free = free_bytes(path.parent)
-    left = "" if free is None else f", {free} bytes free there"
+    label = f"cannot write '{shown(path, 120)}'"
     if not isinstance(error, PermissionError) and not os.path.isdir(path.parent):
         # By what is there: systems differ in the error for a path below a file.
         there = next(parent for parent in path.parents if os.path.lexists(parent))
         if os.path.isdir(there):
-            return ElmoreError(
-                f"cannot write '{shown(path, 120)}': its folder does not exist; create it first"
-            )
+            return ElmoreError(f"{label}: its folder does not exist; create it first")
         return ConfigError(
-            f"cannot write '{shown(path, 120)}': '{shown(there, 120)}' is a file, not a folder; "
-            "choose another name"
+            f"{label}: '{shown(there, 120)}' is a file, not a folder; choose another name"
         )
     if error.errno in _NO_SPACE:
         fix = "free some space or raise the file-size limit, or choose another folder"
     else:
         # Windows renames nothing onto a file that is open.
         fix = "check the folder's rights, close programs that have it open, or choose another"
+    left = ""
+    with contextlib.suppress(OSError):
+        left = f", {shutil.disk_usage(path.parent).free} bytes free there"
     reason = (error.strerror or str(error)).lower()
-    return ElmoreError(f"cannot write '{shown(path, 120)}': {shown(reason, 50)}{left}; {fix}")
+    return ElmoreError(f"{label}: {shown(reason, 50)}{left}; {fix}")
 
 
 @contextlib.contextmanager
@@ -106,23 +96,21 @@ def atomic_path(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         The name of an empty temporary file in the same folder, to be opened and closed again.
     """
     path = Path(os.path.abspath(path))
-    _check_file(path, overwrite)
     with _temporary(path) as temporary:
+        _check_file(path, overwrite)
         # O_EXCL never follows a planted link; 0o666 leaves the rights to the umask.
-        with _explained(path):
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
-        finish_file(temporary, path, overwrite=overwrite)
+        # Once more: somebody else may have made the file while ours was written.
+        _check_file(path, overwrite)
+        finish_file(temporary, path)
 
 
-def finish_file(temporary: Path, path: Path, *, overwrite: bool = True) -> None:
+def finish_file(temporary: Path, path: Path) -> None:
     """Sync a file that was written under another name of the same folder, and rename it."""
-    # Once more: somebody else may have made the file while ours was written.
-    _check_file(path, overwrite)
-    with _explained(path):
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
+    _sync(temporary)
+    os.replace(temporary, path)
+    _sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -141,29 +129,27 @@ def atomic_folder(
         synced and renamed; when it does not, it is deleted and the old folder stays.
     """
     path = Path(os.path.abspath(path))
-    _check_folder(path, overwrite, looks_ours)
     with _temporary(path) as temporary:
-        with _explained(path):
-            os.mkdir(temporary)
+        _check_folder(path, overwrite, looks_ours)
+        os.mkdir(temporary)
         yield temporary
         _check_folder(path, overwrite, looks_ours)
+        for root, _, files in os.walk(temporary, topdown=False):
+            for name in ("", *files):
+                _sync(Path(root, name))
         # No system replaces a filled folder in one step. A kill between these two leaves the old
         # one under this name.
         aside = temporary.with_suffix(".old")
-        with _explained(path):
-            for root, _, files in os.walk(temporary, topdown=False):
-                for name in ("", *files):
-                    _sync(Path(root, name))
-            if path.exists():
-                os.replace(path, aside)
-            try:
-                os.replace(temporary, path)
-            except BaseException:
-                if aside.exists():
-                    os.replace(aside, path)
-                raise
-            # If syncing fails, the old one stays aside: a crash may still undo the renames.
-            _sync(path.parent)
+        if path.exists():
+            os.replace(path, aside)
+        try:
+            os.replace(temporary, path)
+        except BaseException:
+            if aside.exists():
+                os.replace(aside, path)
+            raise
+        # If syncing fails, the old one stays aside: a crash may still undo the renames.
+        _sync(path.parent)
         _remove(aside)
 
 
@@ -214,25 +200,27 @@ def _temporary(path: Path) -> Iterator[Path]:
     """Yield a temporary name; remove what has it after a failure, and explain failed writes."""
     name = os.fsencode(path.name)[:230]  # most file systems allow 255 bytes
     tag = f"{secrets.token_hex(6)}.partial"
-    temporary = path.with_name(f".{name.decode('utf-8', 'ignore')}.{tag}")
+    temporary = path.parent / f".{name.decode('utf-8', 'ignore')}.{tag}"
     try:
         yield temporary
     except BaseException as error:
         _remove(temporary)
-        # An error with a name is about something else that the block does.
-        if isinstance(error, OSError) and error.filename is None and error.errno in _FAILED_WRITE:
-            raise write_error(error, path) from error
+        if isinstance(error, OSError):
+            place = str(error.filename or "")
+            ours = place in (str(path), str(path.parent)) or place.startswith(str(temporary))
+            # An error with another name is about something else that the block does.
+            if ours or (not place and error.errno in _FAILED_WRITE):
+                raise write_error(error, path) from error
         raise
 
 
 def _check_file(path: Path, overwrite: bool) -> None:
     """Refuse targets that may not be replaced."""
     label = f"'{shown(path, 160)}'"
-    with _explained(path):
-        try:
-            mode = os.lstat(path).st_mode
-        except FileNotFoundError:
-            return
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
     if stat.S_ISDIR(mode):
         raise ConfigError(f"{label} is a folder; name a file in it")
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
@@ -251,24 +239,14 @@ def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool
         raise ConfigError(f"{label} is a symbolic link; name the folder it points to")
     if not path.is_dir():
         raise ConfigError(f"{label} is not a folder; choose another name")
-    with _explained(path):
-        if next(path.iterdir(), None) is None:
-            return
+    if next(path.iterdir(), None) is None:
+        return
     if not overwrite:
         raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
     if looks_ours is None or not looks_ours(path):
         raise ConfigError(
             f"{label} holds files that elmore did not write; choose another name or empty it"
         )
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Explain any failure of the disk in a block that writes to `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise write_error(error, path) from error
 
 
 def _remove(path: Path) -> None:

@@ -26,6 +26,7 @@ from elmore.errors import FormatError, InputError
 
 __all__ = [
     "Errors",
+    "decompressed",
     "invalid_utf8",
     "long_line",
     "open_checked",
@@ -41,13 +42,6 @@ Errors: TypeAlias = Literal["strict", "replace", "skip"]
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 # What follows the level in bzip2: the mark of a block, or of the end where there is no block.
 _BZIP2_NEXT = (b"1AY&SY", b"\x17rE8P\x90")
-
-_SPECIAL = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFLNK: "a symbolic link",
-}
 
 
 def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
@@ -92,10 +86,11 @@ def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
 
 
 def _refuse_special(status: os.stat_result, label: str) -> None:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind != stat.S_IFREG:
-        name = _SPECIAL.get(kind, "a device")
-        raise FormatError(f"{label} is {name}; a regular file is needed")
+    mode = status.st_mode
+    if not stat.S_ISREG(mode):
+        link = "a symbolic link" if stat.S_ISLNK(mode) else "not a file"
+        kind = "a folder" if stat.S_ISDIR(mode) else link
+        raise FormatError(f"{label} is {kind}; a regular file is needed")
 
 
 @contextlib.contextmanager
@@ -107,7 +102,14 @@ def open_text(path: Path, *, what: str) -> Iterator[BinaryIO]:
         InputError: the compressed data is damaged; raised inside the block too.
         MissingExtra: zst without the package that reads it.
     """
-    with open_checked(path, what=what) as raw, _decompressed(raw, path) as stream:
+    with open_checked(path, what=what) as raw, decompressed(raw, what=str(path)) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def decompressed(raw: BinaryIO, *, what: str) -> Iterator[BinaryIO]:
+    """Do what `open_text` does with a stream at its start; `what` is its name for messages."""
+    with _decompressor(raw, what) as stream:
         try:
             yield stream
         except Exception as error:
@@ -115,11 +117,11 @@ def open_text(path: Path, *, what: str) -> Iterator[BinaryIO]:
                 raise
             raise InputError(
                 f"the compressed data is damaged: {shown(error, 80)}; copy it again",
-                file=shown(path, 140),
+                file=shown(what, 140),
             ) from error
 
 
-def _decompressed(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+def _decompressor(raw: BinaryIO, what: str) -> contextlib.AbstractContextManager[BinaryIO]:
     head = raw.read(10)
     raw.seek(0)
     stream: Any = contextlib.nullcontext(raw)
@@ -131,7 +133,7 @@ def _decompressed(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManage
     elif head.startswith(_XZ):
         stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the caller enters it)
     elif head.startswith(_ZSTD):
-        zstandard = require("zstandard", "train", f"reading '{shown(path, 140)}'")
+        zstandard = require("zstandard", "train", f"reading '{shown(what, 140)}'")
         reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
         stream = io.BufferedReader(reader, 1 << 17)
     return cast(contextlib.AbstractContextManager[BinaryIO], stream)

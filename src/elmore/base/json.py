@@ -36,7 +36,7 @@ from msgspec import Meta
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, FormatError
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = [
     "BelowOne",
@@ -64,35 +64,33 @@ BelowOne = Annotated[float, Meta(ge=0, lt=1)]
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
-def _check_structure(text: str, what: str, limits: Limits) -> None:
-    """Check depth and number of values before the recursive parser sees the text."""
-    marks = _STRING.sub("", text)
-    brackets = (1 if mark in "[{" else -1 for mark in re.findall(r"[\[\]{}]", marks))
-    problem = None
-    if max(accumulate(brackets), default=0) > limits.json_depth:
-        problem = f"nests deeper than the {limits.json_depth} levels allowed"
-    elif 1 + sum(map(marks.count, "[{,")) > limits.json_nodes:
-        problem = f"holds more than the {limits.json_nodes} values allowed"
-    if problem:
-        raise FormatError(f"{what} {problem}; check that it is the right file")
+def _check_depth(text: str, what: str) -> None:
+    """Check the depth: whatever walks the values later is recursive, like the parser."""
+    brackets = re.findall(r"[\[\]{}]", _STRING.sub("", text))
+    depths = accumulate(1 if bracket in "[{" else -1 for bracket in brackets)
+    if max(depths, default=0) > LIMITS.json_depth:
+        raise FormatError(
+            f"{what} nests deeper than the {LIMITS.json_depth} levels allowed; "
+            "check that it is the right file"
+        )
 
 
-def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, Any]:
+def parse_json(data: bytes, *, what: str, max_bytes: int = LIMITS.json_bytes) -> dict[str, Any]:
     """Parse a JSON object strictly, within bounded time and memory.
 
     Args:
         data: UTF-8, a byte order mark in front is dropped.
         what: the file as it should appear in messages.
-        limits: sizes allowed.
+        max_bytes: the largest size allowed.
 
     Raises:
-        FormatError: too large, deep or long; duplicate keys; NaN or infinite numbers; integers
+        FormatError: too large or deep; duplicate keys; NaN or infinite numbers; integers
             beyond 2**53; not an object; not UTF-8; not JSON.
     """
     what = shown(what, 140)
-    if len(data) > limits.json_bytes:
+    if len(data) > max_bytes:
         raise FormatError(
-            f"{what} has {len(data)} bytes, allowed are {limits.json_bytes}; "
+            f"{what} has {len(data)} bytes, allowed are {max_bytes}; "
             "check that it is the right file"
         )
 
@@ -106,7 +104,7 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
 
     def integer(digits: str) -> int:
         # The length comes first: int() of a million digits takes quadratic time.
-        if len(digits) > 20 or abs(int(digits)) > limits.json_int:
+        if len(digits) > 20 or abs(int(digits)) > LIMITS.json_int:
             raise FormatError(
                 f"{what} holds the integer {shown(digits, 24)}, allowed are up to 2**53; correct it"
             )
@@ -121,7 +119,7 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
 
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
-        _check_structure(text, what, limits)
+        _check_depth(text, what)
         value = json.loads(
             text,
             object_pairs_hook=pairs,
@@ -145,11 +143,13 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
     return value
 
 
-def read_json(path: Path, limits: Limits = LIMITS, *, follow: bool = True) -> dict[str, Any]:
+def read_json(
+    path: Path, *, max_bytes: int = LIMITS.json_bytes, follow: bool = True
+) -> dict[str, Any]:
     """Read and parse a JSON file by the rules of `parse_json`."""
     with open_checked(path, what="JSON file", follow=follow) as stream:
-        data = stream.read(limits.json_bytes + 1)
-    return parse_json(data, what=f"'{shown(path, 120)}'", limits=limits)
+        data = stream.read(max_bytes + 1)
+    return parse_json(data, what=f"'{shown(path, 120)}'", max_bytes=max_bytes)
 
 
 def json_digest(data: Any) -> str:

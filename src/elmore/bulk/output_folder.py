@@ -25,7 +25,6 @@ from elmore.base.manifest import FolderFormat
 from elmore.base.messages import shown
 from elmore.embedding.vector_files import VECTOR_FORMATS
 from elmore.errors import ConfigError, FormatError, ResumeError
-from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 
 __all__ = [
@@ -43,7 +42,7 @@ _FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", f
 MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
-_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
+_MANIFEST_BYTES = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +165,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], list[ShardRecord]] | No
     path = folder / MANIFEST
     if not path.exists():
         return None
-    manifest = read_json(path, _LIMITS, follow=False)
+    manifest = read_json(path, max_bytes=_MANIFEST_BYTES, follow=False)
     _FORMAT.check(manifest, what=str(path))
     shards = manifest.pop("shards", [])
     manifest.pop("counts", None)
@@ -182,7 +181,7 @@ def check_manifest(folder: Path, form: FolderFormat) -> None:
     if not path.exists():
         return
     with contextlib.suppress(FormatError):
-        if read_json(path, _LIMITS, follow=False).get("format") == form.name:
+        if read_json(path, max_bytes=_MANIFEST_BYTES, follow=False).get("format") == form.name:
             return
     raise ConfigError(
         f"'{shown(folder, 140)}' holds something other than {form.label}; choose another name or "

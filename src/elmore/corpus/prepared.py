@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,6 @@ from elmore.formats.containers.safetensors_files import (
     read_safetensors,
     write_safetensors,
 )
-from elmore.limits import LIMITS
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
@@ -66,7 +65,7 @@ MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
 _AGAIN = "prepare or copy it again"
 _FORMAT = FolderFormat(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
 # A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
-_LIMITS = replace(LIMITS, json_bytes=1 << 26, json_nodes=4_000_000)
+_MANIFEST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +210,7 @@ class Prepared:
                 f"'{shown(folder, 120)}' has no {MANIFEST}, so it is not a complete prepared "
                 "corpus; run `elmore prepare`"
             )
-        data = read_json(folder / MANIFEST, _LIMITS, follow=False)
+        data = read_json(folder / MANIFEST, max_bytes=_MANIFEST_BYTES, follow=False)
         _FORMAT.check(data, what=MANIFEST)
         manifest = from_json(
             _Manifest, data, what=MANIFEST, error=FormatError, fix=_AGAIN, extra=True

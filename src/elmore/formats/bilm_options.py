@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from elmore.base.json import parse_json
-from elmore.base.messages import shown
+from elmore.base.io import decompressed
+from elmore.base.json import Whole, from_json, parse_json
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.containers.sources import Source
@@ -40,11 +38,7 @@ N_CHARACTERS = 261
 
 def find_options(source: Source) -> str | None:
     """Name of the options file, unless there is none or more than one could be meant."""
-    names = source.names()
-    if "options.json" in names:
-        return "options.json"
-    found = sorted(name for name in names if name.endswith("options.json"))
-    return found[0] if len(found) == 1 else None
+    return _usual_or_only(source.names(), ("options.json",), "", ("options.json",))
 
 
 def read_options(source: Source, name: str) -> dict[str, Any]:
@@ -60,11 +54,15 @@ def find_vocabulary(names: tuple[str, ...]) -> str | None:
     """Name of the vocabulary, unless there is none or more than one could be meant."""
     # Folders may hold vocabularies of other models too: a usual name wins, and of several
     # unusual ones none is guessed.
-    for usual in ("vocab.txt.gz", "vocab.txt"):  # simple_elmo prefers the compressed one
-        if usual in names:
-            return usual
-    found = [n for n in names if n.startswith("vocab") and n.endswith((".txt", ".txt.gz"))]
-    return found[0] if len(found) == 1 else None
+    usual = ("vocab.txt.gz", "vocab.txt")  # simple_elmo prefers the compressed one
+    return _usual_or_only(names, usual, "vocab", (".txt", ".txt.gz"))
+
+
+def _usual_or_only(
+    names: tuple[str, ...], usual: tuple[str, ...], start: str, ends: tuple[str, ...]
+) -> str | None:
+    found = [name for name in names if name.startswith(start) and name.endswith(ends)]
+    return next((name for name in usual if name in names), found[0] if len(found) == 1 else None)
 
 
 def read_vocabulary(source: Source) -> Vocabulary | None:
@@ -72,16 +70,8 @@ def read_vocabulary(source: Source) -> Vocabulary | None:
     name = find_vocabulary(source.names())
     if name is None:
         return None
-    with closing(source.open(name)) as stream:
-        if not name.endswith(".gz"):
-            return Vocabulary.from_stream(stream, what=name)
-        try:
-            with gzip.GzipFile(fileobj=stream) as plain:
-                return Vocabulary.from_stream(plain, what=name)  # type: ignore[arg-type]  # GzipFile reads like a BinaryIO
-        except (OSError, EOFError, zlib.error) as error:
-            raise FormatError(
-                f"'{name}' cannot be decompressed ({error}); download it again"
-            ) from None
+    with closing(source.open(name)) as stream, decompressed(stream, what=name) as plain:
+        return Vocabulary.from_stream(plain, what=name)
 
 
 def read_languages(source: Source) -> list[str]:
@@ -117,54 +107,33 @@ class Section:
 
     def section(self, key: str) -> Section:
         """The object at a key."""
-        value = self.data.get(key)
-        if not isinstance(value, dict):
-            raise FormatError(
-                f"'{self.what}' has no object '{self.path}{key}'; is it the options file of an "
-                "ELMo model?"
-            )
+        value = self.value(key, dict[str, Any])
         return Section(value, self.what, f"{self.path}{key}.")
 
-    def number(self, key: str, default: int | None = None) -> int:
-        """The whole number at a key."""
+    def value(self, key: str, kind: Any, *default: Any) -> Any:
+        """The value at a key, of a type; a missing one and null mean the default, if there is."""
         value = self.data.get(key)
-        if value is None and default is not None:
-            return default
-        if value is None:
-            raise FormatError(
-                f"'{self.what}' has no {self.path}{key}; add it or pass the right options file"
-            )
+        if value is None and default:
+            return default[0]
         # Some writers store whole numbers as 4096.0.
-        if isinstance(value, float) and value.is_integer() and abs(value) <= LIMITS.json_int:
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise self._invalid(key, "must be a whole number; correct it")
-        return value
+        if kind is Whole and isinstance(value, float) and abs(value) <= LIMITS.json_int:
+            value = int(value) if value.is_integer() else value
+        fix = "pass the right options file"
+        return from_json(
+            kind, value, what=f"'{self.what}'", key=f"{self.path}{key}", error=FormatError, fix=fix
+        )
+
+    def number(self, key: str, *default: int) -> int:
+        """The whole number at a key."""
+        return int(self.value(key, Whole, *default))
 
     def clip(self, key: str) -> float | None:
         """The clip at a key; missing, null and 0 all mean none (0 as in AllenNLP)."""
-        value = self.data.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise self._invalid(key, "must be a number or null; correct it")
-        return float(value or 0) or None
+        return self.value(key, float, None) or None
 
-    def flag(self, key: str) -> bool:
-        """The truth value at a key; false if it is missing."""
-        value = self.data.get(key)
-        if not isinstance(value, bool | None):
-            raise self._invalid(key, "must be true or false; correct it")
-        return bool(value)
-
-    def choice(self, key: str, known: tuple[str, ...], default: str | None = None) -> Any:
-        """The name at a key, in lower case."""
-        value = self.data.get(key, default)
-        value = value.lower() if isinstance(value, str) else value
-        if value not in known:
-            raise self._invalid(key, f"is unknown; known are {', '.join(known)}")
-        return value
-
-    def _invalid(self, key: str, problem: str) -> FormatError:
-        return FormatError(f"'{self.what}': {self.path}{key}={shown(self.data.get(key))} {problem}")
+    def activation(self, *default: str) -> Any:
+        """The activation of the characters' convolutions."""
+        return self.value("activation", Literal["relu", "tanh"], *default)
 
 
 def config_from_options(
@@ -187,7 +156,7 @@ def config_from_options(
             n_layers=lstm.number("n_layers", 1),
             cell_clip=lstm.clip("cell_clip"),
             proj_clip=lstm.clip("proj_clip"),
-            skip_connections=lstm.flag("use_skip_connections"),
+            skip_connections=lstm.value("use_skip_connections", bool, False),
             bidirectional=bidirectional,
         )
         dim = lstm_config.projection_dim
@@ -218,7 +187,7 @@ def _characters(section: Section, dim: int) -> TokenEncoderConfig:
         char_dim=section.section("embedding").number("dim"),
         max_chars=section.number("max_characters_per_token", 50),
         filters=filters,
-        activation=section.choice("activation", ("relu", "tanh"), "relu"),
+        activation=section.activation("relu"),
         n_highway=section.number("n_highway", 0),
         projected=sum(count for _, count in filters) != dim,
     )
@@ -231,8 +200,8 @@ def options_from_config(config: BiLmConfig) -> dict[str, Any]:
         "lstm": {
             "use_skip_connections": lstm.skip_connections,
             "projection_dim": lstm.projection_dim,
-            "cell_clip": _whole_if_possible(lstm.cell_clip),
-            "proj_clip": _whole_if_possible(lstm.proj_clip),
+            "cell_clip": lstm.cell_clip,
+            "proj_clip": lstm.proj_clip,
             "dim": lstm.dim,
             "n_layers": lstm.n_layers,
         }
@@ -275,7 +244,3 @@ def options_from_sizes(
         },
         "char_cnn": {"embedding": {"dim": char_dim}, "filters": filters, "n_highway": n_highway},
     }
-
-
-def _whole_if_possible(value: float | None) -> float | int | None:
-    return int(value) if value is not None and float(value).is_integer() else value

@@ -109,11 +109,9 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     path = Path(path)
     if path.is_dir():
         return folder_source(path, follow_links=follow_links)
-    stream = open_checked(path, what="model")
-    head = stream.read(8)
-    stream.seek(0)
+    with open_checked(path, what="model") as stream:
+        head = stream.read(8)
     if head == b"\x89HDF\r\n\x1a\n":
-        stream.close()
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
@@ -121,7 +119,7 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
 
     # By its first bytes: people rename archives. The second is an empty zip.
     is_zip = head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
-    return (zip_source if is_zip else tar_source)(stream, str(path))
+    return (zip_source if is_zip else tar_source)(open_checked(path, what="model"), str(path))
 
 
 # Models that a user names file by file ------------------------------------------------------------
@@ -154,10 +152,10 @@ def _open_named_files(files: tuple[str | Path, ...]) -> Source:
         if path.suffix in HDF5_SUFFIXES:
             named["softmax.hdf5"] = path
         else:
-            named["vocab.txt.gz" if path.suffix == ".gz" else "vocab.txt"] = path
+            named["vocab.txt"] = path  # compressed or not: its first bytes say it
     if len(named) < len(files):
         raise ConfigError("two vocabularies or two softmax files; pass one of each")
-    return files_source({**_beside(weights, named, prefix), **named})
+    return files_source(_with_neighbours(weights, named))
 
 
 def _open_named_file(path: Path) -> Source:
@@ -166,7 +164,7 @@ def _open_named_file(path: Path) -> Source:
     if prefix is not None:
         options = _options(path, [prefix.with_name("options.json"), _sibling_options(prefix)])
         named = _shards(prefix) | ({} if options is None else {"options.json": options})
-        return files_source({**_beside(prefix, named, prefix), **named})
+        return files_source(_with_neighbours(prefix, named))
     if path.suffix in _PICKLES:
         config = path.with_name("config.json")
         named = {"weights.th": path} | ({"config.json": config} if config.is_file() else {})
@@ -185,7 +183,7 @@ def _open_named_file(path: Path) -> Source:
             f"'{path}' is one of two files and the other is missing; pass (options, weights)"
         )
     named = {"options.json": options, "weights.hdf5": weights}
-    return files_source({**_beside(weights, named, None), **named})
+    return files_source(_with_neighbours(weights, named))
 
 
 def _options(path: Path, likely: list[Path | None]) -> Path | None:
@@ -215,8 +213,8 @@ def _shards(prefix: Path) -> dict[str, Path]:
     }
 
 
-def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[str, Path]:
-    """Find the softmax and the vocabulary in the folder of weights that clearly belong to them.
+def _with_neighbours(weights: Path, named: dict[str, Path]) -> dict[str, Path]:
+    """Add the softmax and the vocabulary in the folder of weights that clearly belong to them.
 
     A softmax belongs to weights of the same name (`x_softmax.hdf5`, `x_weights.hdf5`), or to
     weights that are alone with it in their folder. Links are ignored: they may lead anywhere.
@@ -225,18 +223,17 @@ def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[
     found: dict[str, Path] = {}
     arrays = [name for name in names if name.endswith(HDF5_SUFFIXES)]
     outputs = [name for name in arrays if "softmax" in name]
-    if prefix is None and "softmax.hdf5" not in named:
+    if "weights.hdf5" in named:
         twin = weights.name.replace("weights", "softmax")
         alone = len(outputs) == 1 and len(arrays) == 2
         if twin in outputs or alone:
             found["softmax.hdf5"] = weights.with_name(twin if twin in outputs else outputs[0])
     vocabulary = find_vocabulary(tuple(names))
-    if vocabulary is not None and not {"vocab.txt", "vocab.txt.gz"} & named.keys():
-        usual = "vocab.txt.gz" if vocabulary.endswith(".gz") else "vocab.txt"
-        found[usual] = weights.with_name(vocabulary)
-    if not ({"vocab.txt", "vocab.txt.gz"} & (found.keys() | named.keys())):
+    if vocabulary is not None:
+        found["vocab.txt"] = weights.with_name(vocabulary)
+    elif "vocab.txt" not in named:
         found.pop("softmax.hdf5", None)  # of no use without its words
-    return found
+    return {**found, **named}
 
 
 def _names(folder: Path) -> list[str]:

@@ -6,7 +6,9 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from elmore.base.io import read_lines
 from elmore.base.messages import shown
@@ -37,11 +39,7 @@ class AlphabetFacts:
     """What config.json says about the alphabet."""
 
     kind: Literal["bytes", "dictionary"]
-    max_chars: int
-
-    def __post_init__(self) -> None:
-        if not LIMITS.min_chars <= self.max_chars <= LIMITS.max_chars:
-            raise ConfigError(f"alphabet.max_chars={self.max_chars} is out of range; correct it")
+    max_chars: Annotated[int, Meta(ge=LIMITS.min_chars, le=LIMITS.max_chars)]
 
 
 def alphabet_json(alphabet: Alphabet | None) -> dict[str, Any] | None:
@@ -114,10 +112,9 @@ def read_dictionary(source: Source, name: str) -> list[str]:
     Each line has a symbol, a tab and its id.
 
     Raises:
-        FormatError: a line without an id, ids that do not count from 0, or a symbol twice.
+        FormatError: a line without an id, or ids that do not count from 0.
     """
     symbols: list[str] = []
-    seen: set[str] = set()
     try:
         with closing(source.open(name)) as stream:
             for number, line in read_lines(
@@ -129,17 +126,7 @@ def read_dictionary(source: Source, name: str) -> list[str]:
                         f"{name}:{number} has {shown(text, 20)!r} for an id, expected "
                         f"{len(symbols)}; get the file that belongs to the model"
                     )
-                symbol = symbol or _IDEOGRAPHIC_SPACE
-                if symbol in seen:
-                    raise FormatError(
-                        f"{name}:{number} repeats {shown(symbol, 40)!r}; keep each symbol once"
-                    )
-                if len(symbols) >= LIMITS.vocabulary_lines:
-                    raise FormatError(
-                        f"{name} has over {LIMITS.vocabulary_lines} lines; is it a dictionary?"
-                    )
-                seen.add(symbol)
-                symbols.append(symbol)
+                symbols.append(symbol or _IDEOGRAPHIC_SPACE)
     except InputError as error:
         raise FormatError(str(error)) from None
     if not symbols:

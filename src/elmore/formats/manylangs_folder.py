@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ _MIXED_NAMES = {
     r"backward_layers\.(\d+)\.state_weight": rf"{_ENCODER}/encoder.weight_hh_l\1_reverse",
     r"backward_layers\.(\d+)\.bias": rf"{_ENCODER}/encoder.bias_l\1_reverse",
 }
-_KINDS = ("cnn", "lstm")
+_Kind = Literal["cnn", "lstm"]
 
 # The architecture of the published models, whose config.json names this file but whose folders
 # mostly lack it.
@@ -97,7 +97,7 @@ def read(source: Source) -> Checkpoint:
     alphabet = vocabulary = None
     if words:
         # With a CNN the original cuts long words before it looks them up.
-        cut = tokens.choice("name", _KINDS) == "cnn"
+        cut = tokens.value("name", _Kind) == "cnn"
         longest = config.tokens.max_chars - 2 if cut else None
         specials = Specials(*DictionaryAlphabet.markers, "<oov>", longest)
         vocabulary = Vocabulary(words, what=_WORDS, specials=specials)
@@ -181,7 +181,7 @@ def _config(
 ) -> BiLmConfig:
     """Build a config; the counts are those of the dictionaries, 0 for one that is not used."""
     section = Section(architecture, what).section("token_embedder")
-    kind = section.choice("name", _KINDS)
+    kind = section.value("name", _Kind)
     if kind == "lstm" and n_characters:
         raise FormatError(
             f"'{what}' has a token layer `lstm` over characters, which ELMoForManyLangs itself "
@@ -207,14 +207,14 @@ def _characters(section: Section, n_characters: int) -> dict[str, Any]:
         "n_characters": n_characters,
         "char_dim": section.number("char_dim"),
         "filters": filters_from_json(section.data.get("filters"), what=what),
-        "activation": section.choice("activation", ("relu", "tanh")),
+        "activation": section.activation(),
         "n_highway": section.number("n_highway"),
     }
 
 
 def _lstm(encoder: Section) -> LstmConfig:
     # Clips and skip connections are parts of the `elmo` encoder alone, whatever the file says.
-    mixed = encoder.choice("name", ("elmo", "lstm")) == "lstm"
+    mixed = encoder.value("name", Literal["elmo", "lstm"]) == "lstm"
     config = LstmConfig(
         dim=encoder.number("dim"),
         projection_dim=encoder.number("projection_dim"),

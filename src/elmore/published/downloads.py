@@ -15,20 +15,17 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from elmore._version import __version__
 from elmore.base.atomic import finish_file, write_error
-from elmore.base.messages import SILENT, Progress, shown
+from elmore.base.messages import ProgressOption, progress_of, shown
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["Reporting", "WrongChecksum", "digest", "download", "is_address"]
-
-# Makes a progress report for a file, given its name and its size, if known.
-Reporting = Callable[[str, int | None], Progress]
+__all__ = ["WrongChecksum", "digest", "download", "is_address"]
 
 _LOGGER = logging.getLogger(__name__)
 _BLOCK = 1 << 18
@@ -75,7 +72,7 @@ def download(
     target: Path,
     *,
     checksum: str | None = None,
-    reporting: Reporting = lambda name, size: SILENT,
+    progress: ProgressOption = None,
 ) -> None:
     """Download a file from the first address that has it.
 
@@ -83,7 +80,7 @@ def download(
         addresses: of the same file; tried in order.
         target: where it goes; its folder must exist.
         checksum: the checksum that it must have, if known: "sha256:…" or "sha1:…", in hex.
-        reporting: makes the progress report, which counts bytes.
+        progress: what to report bytes to.
 
     Raises:
         WrongChecksum: no address gave the file, and one gave another file.
@@ -94,13 +91,16 @@ def download(
     problems: list[ElmoreError] = []
     for address in addresses:
         try:
-            _fetch(address, part, reporting)
+            _fetch(address, part, progress)
             _check(address, part, checksum)
         except (_NotThere, WrongChecksum) as error:
             problems.append(error)
             _LOGGER.info("%s", error)
             continue
-        finish_file(part, target)
+        try:
+            finish_file(part, target)
+        except OSError as error:
+            raise write_error(error, target) from error
         _version(part).unlink(missing_ok=True)
         return
     kind = WrongChecksum if any(isinstance(p, WrongChecksum) for p in problems) else ElmoreError
@@ -113,14 +113,14 @@ def download(
     )
 
 
-def _fetch(address: str, part: Path, reporting: Reporting) -> None:
+def _fetch(address: str, part: Path, option: ProgressOption) -> None:
     """Download from one address, in as many attempts as it takes."""
     _check_address(address)
     failures = 0
     while True:
         before = _arrived(part)
         try:
-            return _attempt(address, part, reporting)
+            return _attempt(address, part, option)
         except _Interrupted as error:
             # A slow line that keeps giving bytes may break any number of times.
             failures = 0 if _arrived(part) > before else failures + 1
@@ -145,7 +145,7 @@ def _discard(part: Path) -> None:
     _version(part).unlink(missing_ok=True)
 
 
-def _attempt(address: str, part: Path, reporting: Reporting) -> None:
+def _attempt(address: str, part: Path, option: ProgressOption) -> None:
     # identity: ranges count bytes of the file, not of a compressed transfer.
     headers = {"User-Agent": f"elmore/{__version__}", "Accept-Encoding": "identity"}
     arrived = _arrived(part)
@@ -157,7 +157,7 @@ def _attempt(address: str, part: Path, reporting: Reporting) -> None:
     opener = urllib.request.build_opener(_CheckedRedirects)
     try:
         with opener.open(request, timeout=_TIMEOUT) as response:
-            _receive(response, part, arrived, reporting)
+            _receive(response, part, arrived, option)
     except urllib.error.HTTPError as error:
         error.close()
         _refused(error, address, part, arrived)
@@ -181,7 +181,7 @@ def _refused(error: urllib.error.HTTPError, address: str, part: Path, arrived: i
     raise _NotThere(f"{shown(address, 130)} answers {what}")
 
 
-def _receive(response: Any, part: Path, arrived: int, reporting: Reporting) -> None:
+def _receive(response: Any, part: Path, arrived: int, option: ProgressOption) -> None:
     """Append the answer to the bytes that are here."""
     headers = response.headers
     size = 0  # 200: the server does not support ranges, or the file has changed
@@ -194,7 +194,7 @@ def _receive(response: Any, part: Path, arrived: int, reporting: Reporting) -> N
     total = size + int(length) if length.isdigit() else None
     name = part.name.removesuffix(".download")
     _check_size(name, total or 0)
-    progress = reporting(name, total)
+    progress = progress_of(option, unit="B", total=total, name=name, delay=0)
     progress.update(size)
     try:
         if not size:

@@ -17,17 +17,14 @@ import shutil
 import sys
 import urllib.parse
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from elmore.base.atomic import atomic_file, locked, write_error
 from elmore.base.json import read_json
 from elmore.base.messages import (
-    Progress,
     ProgressOption,
     is_watched,
-    progress_of,
     say,
     shown,
     wants_reports,
@@ -36,7 +33,7 @@ from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
 from elmore.published.catalog import Published, PublishedFile, find_file
-from elmore.published.downloads import Reporting, WrongChecksum, digest, download
+from elmore.published.downloads import WrongChecksum, digest, download
 
 __all__ = [
     "fetch_address",
@@ -100,18 +97,9 @@ def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
     # Every file is checked each time: a damaged cache would give wrong vectors without an
     # error.
     root = home() if fetch.cache_dir is None else Path(fetch.cache_dir)
-    folder = root / "models" / model.name
-    shelf = _Shelf(folder)
-    gone = [file for file in model.files if not (folder / file.name).is_file()]
-    if gone and not is_offline() and wants_reports():
-        size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
-        place = gone[-1].addresses[0].rpartition("/")[0]
-        say(f"downloading model {model.name!r} ({size}) from {place} to {folder}")
-    missing, reporting = _missing(model), partial(_progress, option=fetch.progress)
-    try:
-        return {file.name: shelf.get(file, missing, reporting) for file in model.files}
-    except ElmoreError as error:
-        raise _with_help(error, gone, folder) from None
+    size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
+    shelf = _Shelf(root / "models" / model.name)
+    return shelf.get_all(model.files, f"model {model.name!r}", f" ({size})", fetch.progress)
 
 
 def fetch_address(address: str) -> Path:
@@ -119,37 +107,12 @@ def fetch_address(address: str) -> Path:
     known = find_file(address)
     if known is not None:
         model, file = known
-        shelf, missing = _Shelf(_folder(model)), _missing(model)
-    else:
-        # The name decides how the file is read, so it is kept as far as a file system
-        # allows.
-        name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "file"
-        file = PublishedFile(name=re.sub(r"[^\w.-]", "_", name)[-100:], addresses=(address,))
-        key = hashlib.sha256(address.encode()).hexdigest()[:16]
-        shelf = _Shelf(home() / "files" / key)
-        missing = f"'{shown(address, 120)}' is not on this machine"
-    path = shelf.folder / file.name
-    if not path.is_file() and not is_offline() and wants_reports():
-        say(f"downloading {address} to {path}")
-    try:
-        return shelf.get(file, missing, _progress)
-    except ElmoreError as error:
-        raise _with_help(error, [file], shelf.folder) from None
-
-
-def _progress(name: str, size: int | None, option: ProgressOption = None) -> Progress:
-    return progress_of(option, unit="B", total=size, name=name, delay=0)
-
-
-def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path) -> ElmoreError:
-    """Add how to get files by hand, as notes: addresses are too long for a line of an error."""
-    left = [file for file in files if not (folder / file.name).is_file()]
-    if left and not isinstance(error, FormatError):
-        error.add_note("To download by hand, save")
-        for file in left:
-            places = "\n    or ".join(file.addresses)
-            error.add_note(f"  {places}\n    as {folder / file.name}")
-    return error
+        return _Shelf(_folder(model)).get_all([file], f"model {model.name!r}")[file.name]
+    # The name decides how the file is read, so it is kept as far as a file system allows.
+    name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "file"
+    file = PublishedFile(name=re.sub(r"[^\w.-]", "_", name)[-100:], addresses=(address,))
+    key = hashlib.sha256(address.encode()).hexdigest()[:16]
+    return _Shelf(home() / "files" / key).get_all([file], f"'{shown(address, 120)}'")[file.name]
 
 
 def prune(models: Sequence[Published] | None, *, dry_run: bool = False) -> list[Path]:
@@ -198,8 +161,31 @@ class _Shelf:
         self._lock_path = root / "locks" / f"{self._name}.lock"
         self._sums_path = root / "sums" / f"{self._name}.json"
 
-    def get(self, file: PublishedFile, missing: str, reporting: Reporting) -> Path:
-        """Find a file and check it; `missing` starts the message if it is not in the cache."""
+    def get_all(
+        self,
+        files: Sequence[PublishedFile],
+        what: str,
+        size: str = "",
+        progress: ProgressOption = None,
+    ) -> dict[str, Path]:
+        """Find files and check them; `what` is the model or address, for messages."""
+        gone = [file for file in files if not (self.folder / file.name).is_file()]
+        if gone and not is_offline() and wants_reports():
+            place = gone[-1].addresses[0].rpartition("/")[0]
+            say(f"downloading {what}{size} from {place} to {self.folder}")
+        try:
+            return {file.name: self._get(file, what, progress) for file in files}
+        except ElmoreError as error:
+            left = [file for file in gone if not (self.folder / file.name).is_file()]
+            # As notes: addresses are too long for a line of an error.
+            if left and not isinstance(error, FormatError):
+                error.add_note("To download by hand, save")
+                for file in left:
+                    places = "\n    or ".join(file.addresses)
+                    error.add_note(f"  {places}\n    as {self.folder / file.name}")
+            raise
+
+    def _get(self, file: PublishedFile, what: str, progress: ProgressOption) -> Path:
         path = self.folder / file.name
         # The usual case needs no lock.
         if path.is_file() and file.name in self._sums():
@@ -207,12 +193,12 @@ class _Shelf:
             return path
         if not path.is_file() and is_offline():
             raise ModelNotFound(
-                f"{missing} and elmore is offline (--offline, ELMORE_OFFLINE or HF_HUB_OFFLINE); "
-                "load it online once, or download it by hand"
+                f"{what} is not on this machine and elmore is offline (--offline, ELMORE_OFFLINE "
+                "or HF_HUB_OFFLINE); load it online once, or download it by hand"
             )
         with self.locked():
             if not path.is_file():
-                self._fetch(file, path, reporting)
+                self._fetch(file, path, progress)
             elif file.name not in self._sums():  # put there by hand, or before a crash
                 self._check(file, path)
                 self._record(file.name, path)
@@ -230,12 +216,12 @@ class _Shelf:
         with locked(self._lock_path, busy, wait=True):
             yield
 
-    def _fetch(self, file: PublishedFile, path: Path, reporting: Reporting) -> None:
+    def _fetch(self, file: PublishedFile, path: Path, progress: ProgressOption) -> None:
         known = self._sums().get(file.name)
         expected = file.checksum or (known and f"sha256:{known}")
         _LOGGER.info("downloading %s", file.addresses[0])
         try:
-            download(file.addresses, path, checksum=expected, reporting=reporting)
+            download(file.addresses, path, checksum=expected, progress=progress)
         except WrongChecksum as error:
             if file.checksum:
                 raise
@@ -269,10 +255,6 @@ class _Shelf:
 
 def _folder(model: Published) -> Path:
     return home() / "models" / model.name
-
-
-def _missing(model: Published) -> str:
-    return f"model {model.name!r} is not on this machine"
 
 
 # Hugging Face ------------------------------------------------------------------------------------

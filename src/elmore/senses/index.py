@@ -16,7 +16,6 @@ and nothing that the manifest names is imported or downloaded.
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import hashlib
 import json
@@ -50,7 +49,6 @@ from elmore.language_model.sense_vectors import (
     SubstituteSpace,
     make_space,
 )
-from elmore.limits import LIMITS
 from elmore.options import ComputeOptions
 from elmore.published.catalog import BUNDLED, INCLUDED
 from elmore.text.segmenter import (
@@ -93,7 +91,7 @@ FORMAT = FolderFormat(
     name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
 )
 # Of a manifest: a hundred thousand files of text are 15 MB.
-_MANIFEST_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 27, json_nodes=1 << 23)
+_MANIFEST_BYTES = 1 << 27
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
@@ -597,7 +595,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         what = "is not complete; run `elmore index` again to resume" if begun else "is not an index"
         more = "" if begun else "; make one with `elmore index`"
         raise FormatError(f"'{shown(path, 120)}' {what}{more}")
-    manifest = read_json(path / MANIFEST, _MANIFEST_LIMITS, follow=False)
+    manifest = read_json(path / MANIFEST, max_bytes=_MANIFEST_BYTES, follow=False)
     FORMAT.check(manifest, what=str(path / MANIFEST))
     try:
         msgspec.convert(manifest, _Manifest)

@@ -12,36 +12,39 @@ import os
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from elmore.base.atomic import write_error
 from elmore.base.messages import shown
-from elmore.errors import FormatError
+from elmore.errors import ElmoreError, FormatError
 from elmore.formats.containers.sources import Source, SourceFile
 from elmore.limits import LIMITS
 
 __all__ = ["tar_source", "zip_source"]
 
 _CHUNK = 1 << 18  # bytes read at a time
+_HEADER = 1 << 13  # bytes of a tar's header at most
 _IN_MEMORY = 1 << 26  # larger members are decompressed into a temporary file
-# Name with its folders, size, and what opens its decompressed bytes.
-_Member = tuple[str, int, Callable[[], IO[bytes]]]
+# Name with its folders, size, and what gives its decompressed bytes.
+_Member = tuple[str, int, Callable[[], Iterator[bytes]]]
 
 
 def zip_source(stream: BinaryIO, name: str) -> Source:
     """The members of a zip, which is closed with the source."""
+
+    def chunks(info: zipfile.ZipInfo) -> Iterator[bytes]:
+        with archive.open(info) as member:
+            yield from _chunks(member)
+
     with _reading(name, stream.close):
         archive = zipfile.ZipFile(stream)
         infos = [info for info in archive.infolist() if not info.is_dir()]
         _check_ratio(name, _size(stream), sum(info.file_size for info in infos))
-    return _source(
-        name,
-        [(info.filename, info.file_size, partial(archive.open, info)) for info in infos],
-        stream.close,
-    )
+    members = [(info.filename, info.file_size, partial(chunks, info)) for info in infos]
+    return _source(name, members, stream.close)
 
 
 def tar_source(stream: BinaryIO, name: str) -> Source:
@@ -49,10 +52,21 @@ def tar_source(stream: BinaryIO, name: str) -> Source:
     compressed = stream.read(2) == b"\x1f\x8b"
     stream.seek(0)
     if compressed:
-        # Members are read in any order, gzip only forward: go on with a decompressed copy.
-        with stream as packed:
+        # Members are read in any order, gzip only forward: continue with a decompressed copy.
+        with stream as packed, gzip.GzipFile(fileobj=packed) as plain:
             check = partial(_check_ratio, name, _size(packed))
-            stream = _copied(name, lambda: cast(IO[bytes], gzip.GzipFile(fileobj=packed)), check)
+            stream = _copied(name, lambda: _chunks(cast(BinaryIO, plain)), check)
+
+    def chunks(info: tarfile.TarInfo) -> Iterator[bytes]:
+        stream.seek(info.offset_data)
+        left = info.size
+        while left:
+            chunk = stream.read(min(left, _CHUNK))
+            if not chunk:
+                raise EOFError("it ends within a file")
+            left -= len(chunk)
+            yield chunk
+
     with _reading(name, stream.close):
         try:
             small = cast(BinaryIO, _SmallReads(stream))
@@ -67,7 +81,7 @@ def tar_source(stream: BinaryIO, name: str) -> Source:
                 raise _broken(name, "a negative size")
             # Nothing else has bytes of its own; a sparse file has more than the archive.
             if info.isfile() and not info.issparse():
-                members.append((info.name, info.size, partial(_extract, tar, info)))
+                members.append((info.name, info.size, partial(chunks, info)))
         # The library takes a broken header for the end, which is a block of zeros or nothing.
         stream.seek(tar.offset)
         if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
@@ -83,16 +97,12 @@ class _SmallReads:
         self.seek, self.tell = stream.seek, stream.tell
 
     def read(self, size: int) -> bytes:
-        if size > 2 * _CHUNK:
+        if size > _HEADER:
             raise ValueError(f"a header of {size} bytes")
         return self._stream.read(size)
 
 
-def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-    return cast(IO[bytes], tar.extractfile(info))
-
-
-def _source(name: str, members: list[_Member], close: Callable[[], object]) -> Source:
+def _source(name: str, members: Sequence[_Member], close: Callable[[], object]) -> Source:
     files: dict[str, list[SourceFile]] = {}
     for label, size, opened in members:
         file = SourceFile(label, partial(_copied, name, opened), size)
@@ -117,44 +127,40 @@ def _check_ratio(name: str, packed: int, size: int) -> None:
 
 
 def _copied(
-    name: str, opened: Callable[[], IO[bytes]], check: Callable[[int], None] = lambda size: None
+    name: str,
+    chunks: Callable[[], Iterator[bytes]],
+    check: Callable[[int], None] = lambda size: None,
 ) -> BinaryIO:
-    """Decompress a stream: readers seek back and forth, which a decompressor cannot do quickly."""
+    """Decompress a member: readers seek back and forth, which a decompressor cannot do quickly."""
     plain = cast(BinaryIO, tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 (returned)
-    try:
-        size = 0
-        for chunk in _chunks(name, opened):
-            size += len(chunk)
-            check(size)
+    with _reading(name, plain.close):
+        for chunk in chunks():
             try:
                 plain.write(chunk)
             except OSError as error:
                 place = Path(tempfile.gettempdir()) / "decompressed model file"
                 raise write_error(error, place) from error
+            check(plain.tell())
         plain.seek(0)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            plain.close()
-        raise
     return plain
 
 
-def _chunks(name: str, opened: Callable[[], IO[bytes]]) -> Iterator[bytes]:
-    with _reading(name), opened() as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
+def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK):
+        yield chunk
 
 
 @contextlib.contextmanager
-def _reading(name: str, close: Callable[[], object] = lambda: None) -> Iterator[None]:
+def _reading(name: str, close: Callable[[], object]) -> Iterator[None]:
     """Turn every error of the libraries into a `FormatError`, and close the archive then."""
     try:
         yield
-    except FormatError:
-        close()
-        raise
-    except Exception as error:  # broken archives make them raise almost anything
-        close()
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            close()
+        # Broken archives make the libraries raise almost anything.
+        if isinstance(error, ElmoreError) or not isinstance(error, Exception):
+            raise
         raise _broken(name, str(error) or type(error).__name__) from error
 
 

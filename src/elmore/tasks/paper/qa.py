@@ -6,7 +6,6 @@ offsets. A question whose answer is not in the paragraph is scored, but not lear
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import string
@@ -22,7 +21,6 @@ from torch import Tensor, nn
 from elmore.base.io import open_text
 from elmore.base.json import BelowOne, Count, parse_json
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.limits import LIMITS
 from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs
 from elmore.tasks.layers.encoders import (
@@ -44,7 +42,7 @@ _MAX_TOKENS = 17
 # Score of impossible places: it loses against any other and stays finite in sums.
 _NEVER = -1e7
 # The official training file has 30 MB and 400,000 values.
-_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 30, json_nodes=50_000_000)
+_FILE_BYTES = 1 << 30
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -222,9 +220,9 @@ def read_squad(path: Path) -> Iterator[QaExample]:
         InputError: it is not of that form; the message names the place in the document.
     """
     with open_text(path, what="SQuAD file") as stream:
-        data = stream.read(_LIMITS.json_bytes + 1)
+        data = stream.read(_FILE_BYTES + 1)
     try:
-        document = parse_json(data, what=f"'{path}'", limits=_LIMITS)
+        document = parse_json(data, what=f"'{path}'", max_bytes=_FILE_BYTES)
     except FormatError as error:
         raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
 
