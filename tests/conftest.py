@@ -29,7 +29,6 @@ if HAS_TORCH:
 # Modules that import torch when they are imported.
 _TORCH_MODULES = ("torch", "elmore.nn", "elmore.tasks", "small_training", "small_tasks")
 _TORCH_MODULES += (
-    "manylangs_reference",
     "elmore.training.bilm.pretrain",
     "elmore.training.bilm.trainer",
 )

@@ -87,7 +87,7 @@ def our_arrays(config: BiLmConfig, variables: Mapping[str, np.ndarray]) -> dict[
     """Arrays under bilm-tf's names (without `lm/`) -> under ours; gradients and sums too."""
     weights: dict[str, list[np.ndarray]] = {}
     for link in links(config, bundle_names(config)):
-        part = link.there(np.asarray(variables[link.dataset])[link.dataset_rows])
+        part = link.convert[0](np.asarray(variables[link.dataset])[link.dataset_rows])
         weights.setdefault(link.weight, []).append(part)  # the parts come in order
     return {name: np.concatenate(parts) for name, parts in weights.items()}
 

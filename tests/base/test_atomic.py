@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import builtins
 import errno
-import logging
-import multiprocessing
 import os
 import re
 import shutil
@@ -168,21 +166,6 @@ def test_atomic_folder_uses_an_empty_one_and_refuses_others(tmp_path: Path) -> N
         ):
             pass
     assert names(tmp_path) == ["empty", "file", "link"]
-
-
-def test_folder_filled_meanwhile_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "model"
-
-    def write() -> None:
-        with atomic_folder(path) as folder:
-            (folder / "a").write_bytes(b"new")
-            path.mkdir()
-            (path / "other").write_bytes(b"other")
-
-    with pytest.raises(ConfigError):
-        write()
-    assert names(path) == ["other"]
-    assert names(tmp_path) == ["model"]
 
 
 # ----------------------------------------------------------------- fail the n-th call
@@ -410,22 +393,3 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(ElmoreError, match="cannot write"), locked(path / "no" / "lock", ""):
         pass
-
-
-def _hold(path: Path, held: Any, go: Any) -> None:
-    with locked(path, "busy"):
-        held.set()
-        go.wait(10)
-
-
-def test_another_process_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = multiprocessing.get_context("fork")
-    held, go = context.Event(), context.Event()
-    other = context.Process(target=_hold, args=(tmp_path / "lock", held, go))
-    other.start()
-    assert held.wait(10)
-    logger = logging.getLogger("elmore.base.atomic")
-    monkeypatch.setattr(logger, "info", lambda *_: go.set())  # only now it is released
-    with locked(tmp_path / "lock", "waiting", wait=True):
-        assert go.is_set()
-    other.join()

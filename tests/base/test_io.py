@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from elmore.base.io import open_checked, open_text, read_lines, sha256_file, sha256_stream
+from elmore.base.io import open_checked, open_text, read_lines
 from elmore.errors import FormatError, InputError, MissingExtra
 
 
@@ -48,13 +48,9 @@ def text_of(path: Path, data: bytes) -> list[str]:
 def test_open_text_knows_compression_by_the_first_bytes(tmp_path: Path, pack: Any) -> None:
     for name in ("any-name", "other.gz"):
         assert text_of(tmp_path / name, pack(TEXT)) == ["One here .", "Two there ."]
+    # Several streams in one file.
+    assert text_of(tmp_path / "x", pack(TEXT[:7]) + pack(TEXT[7:])) == ["One here .", "Two there ."]
     assert text_of(tmp_path / "empty", pack(b"")) == []
-
-
-@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
-def test_open_text_reads_several_streams(tmp_path: Path, pack: Any) -> None:
-    data = pack(TEXT[:7]) + pack(TEXT[7:])
-    assert text_of(tmp_path / "x", data) == ["One here .", "Two there ."]
 
 
 @pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
@@ -138,10 +134,3 @@ def test_read_lines_with_invalid_utf8() -> None:
         lines(b"\xef\xbb\xbf\xff")
     with pytest.raises(InputError, match="at byte 0 "):  # a lone surrogate is not UTF-8
         lines(b"\xed\xa0\x80")
-
-
-def test_sha256(tmp_path: Path) -> None:
-    data = b"elmore" * 500_000
-    (tmp_path / "a").write_bytes(data)
-    assert sha256_file(tmp_path / "a") == hashlib.sha256(data).hexdigest()
-    assert sha256_stream(io.BytesIO(b"")) == hashlib.sha256().hexdigest()

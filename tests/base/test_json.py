@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from elmore.base.json import Count, Positive, from_json, json_digest, parse_json, read_json
+from elmore.base.json import Count, Positive, from_json, json_digest, parse_json
 from elmore.errors import ConfigError, FormatError
 
 
@@ -20,11 +19,6 @@ def test_parse_json() -> None:
     }
     assert parse_json(b'{"a":' * 32 + b"1" + b"}" * 32, what="x")
     assert len(parse_json(b'{"a":[' + b",".join([b"1"] * 99_997) + b"]}", what="x")["a"]) == 99_997
-
-
-def test_read_json(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(b'{"a": 1}')
-    assert read_json(tmp_path / "a.json") == {"a": 1}
 
 
 def test_json_digest() -> None:

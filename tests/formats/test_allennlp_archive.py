@@ -154,12 +154,6 @@ WRONG = {
         "transformer language model",
     ),
     "no cell": (lambda s: {k: v for k, v in s.items() if k != CELL}, "needs"),
-    "another size": (lambda s: s | {CELL: torch.zeros(3, 8)}, "needs (4, 8)"),
-    "integers": (
-        lambda s: s | {CELL: torch.zeros(4, 8, dtype=torch.int64)},
-        "expected a float type",
-    ),
-    "not finite": (lambda s: s | {CELL: torch.full((4, 8), torch.nan)}, "weights must be finite"),
     "another layer": (
         lambda s: s | {CELL.replace("layer_0", "layer_2"): torch.zeros(4, 8)},
         "does not describe",
@@ -169,7 +163,6 @@ WRONG = {
         lambda s: {k.replace("scalar_mix_0.gamma", "scalar_mix_0.gammb"): v for k, v in s.items()},
         "not part of a mix",
     ),
-    "nothing": (lambda s: {}, "no tensors by name"),
     "a list": (lambda s: [torch.zeros(2)], "holds a list"),
 }
 

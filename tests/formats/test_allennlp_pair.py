@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from reference import ReferenceElmo, random_weights, write_hdf5
+from reference import random_weights, write_hdf5
 from small_models import make_checkpoint, make_options, write_pair
 
 from elmore import Elmo
@@ -88,14 +88,6 @@ def test_softmax_and_vocabulary_round_trip(tiny_checkpoint: Checkpoint, tmp_path
     assert same_weights(full, again)
 
 
-def test_written_files_work_in_the_reference(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    allennlp_hdf5.write(tiny_elmo.checkpoint, tmp_path / "a")
-    reference = ReferenceElmo.from_files(tmp_path / "a/options.json", tmp_path / "a/weights.hdf5")
-    [expected], _ = reference.embed_batch([["She", "fell"]])
-    ours = tiny_elmo.layers([["She", "fell"]], tokenized=True)[0].values
-    np.testing.assert_allclose(ours, expected, atol=2e-6, rtol=1e-5)
-
-
 def test_models_without_a_place_in_these_files(tmp_path: Path) -> None:
     words = make_checkpoint(tmp_path / "w", make_options(n_words=5), WORDS)
     tokens = dataclasses.replace(words.config.tokens, projected=True)
@@ -163,14 +155,6 @@ def test_other_float_types_are_cast(kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(characters, weights["char_embed"].astype(np.float32))
 
 
-def test_extra_groups_are_ignored(tmp_path: Path) -> None:
-    options = make_options()
-    weights = random_weights(options, 0) | {"training/step": np.zeros(3), "note": np.ones(2)}
-    write_pair(tmp_path / "a", options)
-    write_pair(tmp_path / "b", options, weights)
-    assert same_weights(read_checkpoint(tmp_path / "a"), read_checkpoint(tmp_path / "b"))
-
-
 @pytest.mark.parametrize(
     ("section", "changes", "extra"),
     [
@@ -189,16 +173,6 @@ def test_a_layer_that_the_options_do_not_name_is_refused(
     with pytest.raises(FormatError, match=extra) as caught:
         read_checkpoint(tmp_path)
     assert "pass the options that belong to these weights" in one_line(caught.value)
-
-
-def test_one_layer_has_two_spellings(tmp_path: Path) -> None:
-    options = make_options(n_layers=1)
-    weights = random_weights(options, 0)
-    assert "RNN_1/RNN/LSTMCell/W_0" in weights
-    other = {k.replace("RNN/LSTM", "RNN/MultiRNNCell/Cell0/LSTM"): w for k, w in weights.items()}
-    write_pair(tmp_path / "a", options, weights)
-    write_pair(tmp_path / "b", options, other)
-    assert same_weights(read_checkpoint(tmp_path / "a"), read_checkpoint(tmp_path / "b"))
 
 
 # Files that do not fit ---------------------------------------------------------------------------
@@ -387,12 +361,6 @@ def test_a_folder_of_nlpl(packed: bool, tmp_path: Path) -> None:
     assert elmo.embed("the . other").shape == (3, 32)
 
 
-def test_the_packed_vocabulary_comes_first(tmp_path: Path) -> None:
-    folder = nlpl_folder(tmp_path / "model", packed=True)
-    (folder / "vocab.txt").write_text("of something else\n")
-    assert Elmo.load(folder).checkpoint.vocabulary == Vocabulary(WORDS)
-
-
 @pytest.mark.parametrize("where", ["", "a/b/"])
 def test_a_zip_of_nlpl(where: str, tmp_path: Path) -> None:
     folder = nlpl_folder(tmp_path / "model")
@@ -436,16 +404,6 @@ def test_any_of_the_two_files_leads_to_the_other(tmp_path: Path) -> None:
     (tmp_path / "elmo_small_options.json").unlink()
     with pytest.raises(ModelNotFound, match="one of two files and the other is missing"):
         Elmo.load(tmp_path / "elmo_small_weights.hdf5")
-
-
-def test_missing_files(tmp_path: Path) -> None:
-    pair = write_pair(tmp_path, make_options())
-    for files in ((tmp_path / "no.json", pair[1]), (pair[0], tmp_path / "no.hdf5")):
-        with pytest.raises(ElmoreError, match=r"no\.(json|hdf5)") as caught:
-            Elmo.load(files)
-        one_line(caught.value)
-    with pytest.raises(ConfigError, match="a model of 1 files"):
-        Elmo.load((pair[0],))
 
 
 def test_a_folder_with_other_hdf5_files(tmp_path: Path) -> None:

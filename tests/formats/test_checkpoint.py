@@ -14,34 +14,10 @@ from elmore import Elmo
 from elmore.config import Precision, weight_shapes
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
-from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
+from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.formats.containers.arrays import Arrays
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-
-
-def test_lazy_weights_are_read_when_asked() -> None:
-    asked: list[str] = []
-
-    def reader(name: str) -> np.ndarray:
-        asked.append(name)
-        return np.zeros(3, np.float32)
-
-    weights = LazyWeights({name: (lambda n=name: reader(n)) for name in "abc"})
-    assert list(weights) == ["a", "b", "c"]
-    assert len(weights) == 3
-    assert "a" in weights
-    assert "d" not in weights
-    assert asked == []
-    assert weights["b"].shape == (3,)
-    assert asked == ["b"]
-    with pytest.raises(KeyError):
-        weights["d"]
-
-
-def test_all_weights_in_the_order_of_the_config(tiny_checkpoint: Checkpoint) -> None:
-    found = {name: array.shape for name, array in tiny_checkpoint.checked_weights()}
-    assert found == weight_shapes(tiny_checkpoint.config)
 
 
 def test_a_missing_weight(tiny_checkpoint: Checkpoint) -> None:

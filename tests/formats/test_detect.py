@@ -16,17 +16,8 @@ from elmore.formats import (
     manylangs_folder,
     tf1,
 )
-from elmore.formats.detect import detect, formats, open_source
+from elmore.formats.detect import detect, open_source
 from elmore.published.catalog import catalog
-
-
-def test_every_format_offers_what_the_table_needs() -> None:
-    for form in formats():
-        assert isinstance(form.NAME, str)
-        assert callable(form.sniff)
-        assert callable(form.read)
-    names = [form.NAME for form in formats()]
-    assert len(set(names)) == len(names)
 
 
 def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path) -> None:

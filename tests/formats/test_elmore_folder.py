@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import random
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,24 +127,6 @@ def test_a_lean_checkpoint_round_trips(tiny_checkpoint: Checkpoint, tmp_path: Pa
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_word_model_round_trips(tmp_path: Path) -> None:
-    words = ["<S>", "</S>", "<UNK>", "\u3000"]
-    checkpoint = make_checkpoint(tmp_path / "pair", make_options(n_words=4), words)
-    elmore_folder.write(checkpoint, tmp_path / "model")
-    again = read_checkpoint(tmp_path / "model")
-    assert again.alphabet is None
-    assert_same(checkpoint, again)
-
-
-def test_from_a_zip(tmp_path: Path) -> None:
-    checkpoint = make_full()
-    elmore_folder.write(checkpoint, tmp_path / "model")
-    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
-        for file in (tmp_path / "model").iterdir():
-            archive.write(file, f"model/{file.name}")
-    assert_same(checkpoint, read_checkpoint(tmp_path / "model.zip"))
-
-
 def test_too_large_for_half_precision(tmp_path: Path) -> None:
     checkpoint = make_full()
     weights = dict(checkpoint.weights)
@@ -181,53 +161,6 @@ def refused(path: Path) -> str:
 
 
 FILES = ("config.json", "model.safetensors", "vocab.txt", "manifest.json")
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_truncation_is_refused(name: str, model: Path) -> None:
-    data = (model / name).read_bytes()
-    lengths = {*range(0, len(data), max(1, len(data) // 40)), len(data) - 1, len(data) - 2, 7, 8}
-    refusals = 0
-    for length in sorted(n for n in lengths if n < len(data)):
-        (model / name).write_bytes(data[:length])
-        try:
-            again = read_checkpoint(model)
-        except ElmoreError:
-            refusals += 1
-            continue
-        # Only the last line end of a JSON text is no part of it.
-        assert name == "manifest.json"
-        assert length == len(data) - 1
-        assert_same(make_full(), again)
-    assert refusals >= min(len(data) - 2, 30)
-    for extra in (b"\0", b"x" * 64):
-        (model / name).write_bytes(data + extra)
-        refused(model)
-
-
-def test_a_changed_byte_is_refused_or_harmless(model: Path) -> None:
-    """About 300 places in all files; the rest of the manifest covers itself."""
-    expected = make_full()
-    picker = random.Random(0)
-    messages: list[str] = []
-    for name in FILES:
-        data = (model / name).read_bytes()
-        places = picker.sample(range(len(data)), min(len(data), 90))
-        for place in places:
-            flipped = bytearray(data)
-            flipped[place] ^= 1 << picker.randrange(8)
-            (model / name).write_bytes(bytes(flipped))
-            try:
-                again = read_checkpoint(model)
-            except ElmoreError as error:
-                messages.append(str(error))
-            else:
-                assert name == "manifest.json", (name, place)
-                assert_same(expected, again)
-        (model / name).write_bytes(data)
-    assert len(messages) > 250
-    assert all("\n" not in message and len(message) <= 300 for message in messages)
-    assert_same(expected, read_checkpoint(model))
 
 
 def test_a_damaged_file_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,10 +218,7 @@ def setter(*keys: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
     ("change", "message"),
     [
         (setter("version", to=3), "format version 3, this elmore reads up to 1; upgrade elmore"),
-        (setter("version", to=0), "has version 0"),
         (setter("version", to=True), "has version True"),
-        (setter("version", to="1"), "has version 1"),
-        (setter("version", to=...), "has version None"),
         (setter("format", to="other"), "does not belong to an elmore folder"),
         (setter("files", to=...), "files is missing"),
         (setter("files", to=[]), r"files=\[\]; use an object"),
@@ -296,13 +226,10 @@ def setter(*keys: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         (setter("files", "model.safetensors", to=...), "does not list the model"),
         (setter("files", "vocab.txt", to=...), "vocab.txt' is not in the manifest"),
         (setter("files", "../x", to={"size": 1, "sha256": ""}), r"has no \.\./x"),
-        (setter("files", "/etc/passwd", to={"size": 1}), "has no /etc/passwd"),
         (setter("files", "config.json", to=7), "the manifest says None"),
         (setter("files", "config.json", "size", to=1), "the manifest says 1"),
-        (setter("files", "config.json", "size", to=True), "the manifest says True"),
         (setter("files", "config.json", "sha256", to="0" * 64), "differs from its SHA-256"),
         (setter("files", "config.json", "sha256", to=None), "differs from its SHA-256"),
-        (setter("files", "config.json", "sha256", to=["a"]), "differs from its SHA-256"),
     ],
 )
 def test_a_changed_manifest(
@@ -327,23 +254,16 @@ LONG = "x" * 100_000
         (setter("config", "lstm", "dim", to=7), "has shape .* config.json needs"),
         (setter("config", "lstm", "n_layers", to=3), "layers.2.input_weight is missing"),
         (setter("config", "lstm", "dim", to=2**40), "is out of range"),
-        (setter("config", "lstm", "dim", to=LONG), "use a whole number"),
         (setter("config", "lstm", LONG, to=1), "unknown key"),
-        (setter("config", "tokens", "n_characters", to=260), "has shape"),
         (setter("config", "tokens", "activation", to=LONG), "is unknown"),
         (setter("config", "tokens", "max_chars", to=40), "reads 40 characters of a token but"),
         (setter("alphabet", to=None), "has no alphabet"),
         (setter("alphabet", "kind", to="runes"), "kind='runes' is unknown"),
         (setter("alphabet", "max_chars", to=2), r"max_chars=2"),
-        (setter("alphabet", "max_chars", to=True), r"max_chars=True"),
         (setter("alphabet", "max_chars", to=12), "alphabet gives 12"),
         (setter("tokenizer", to="moses"), "tokenizer='moses' is unknown"),
-        (setter("tokenizer", to=["ptb"]), "tokenizer="),
         (setter("mixes", 0, "weights", to=[1.0, 2.0]), "a mix has 2 weights, the model 3 layers"),
-        (setter("mixes", 0, "weights", to="all"), "weights='all'; use a list"),
         (setter("mixes", to=7), "mixes=7; use a list"),
-        (setter("mixes", 0, to={"gamma": 1}), r"mixes\[0\]\.weights is missing"),
-        (setter("notes", to=[]), r"notes=\[\]; use an object"),
     ],
 )
 def test_a_changed_config(
@@ -353,32 +273,6 @@ def test_a_changed_config(
     with pytest.raises((FormatError, ConfigError), match=message):
         read_checkpoint(model)
     refused(model)
-
-
-def test_tensors_of_the_wrong_shape(tmp_path: Path) -> None:
-    checkpoint = make_full()
-    assert checkpoint.softmax is not None
-    assert checkpoint.start_state is not None
-    broken = {
-        "softmax.weight": dataclasses.replace(
-            checkpoint, softmax=Softmax(np.zeros((4, 5), np.float32), checkpoint.softmax.bias)
-        ),
-        "softmax.bias": dataclasses.replace(
-            checkpoint, softmax=Softmax(checkpoint.softmax.weight, np.zeros(3, np.float32))
-        ),
-        "start.cell": dataclasses.replace(
-            checkpoint,
-            start_state=StartState(checkpoint.start_state.hidden, np.zeros((2, 2, 5), np.float32)),
-        ),
-    }
-    for name, wrong in broken.items():
-        elmore_folder.write(wrong, tmp_path / name)
-        assert f"{name} has shape" in refused(tmp_path / name)
-    weights = dict(checkpoint.weights)
-    weights["tokens.characters"] = weights["tokens.characters"][:, :2]
-    with pytest.raises(FormatError, match=r"tokens\.characters has shape"):
-        elmore_folder.write(dataclasses.replace(checkpoint, weights=weights), tmp_path / "w")
-    assert not (tmp_path / "w").exists()
 
 
 @pytest.mark.parametrize("name", ["tokens.characters", "softmax.bias"])
@@ -422,34 +316,15 @@ def test_a_model_survives_being_saved_over_its_own_folder(tiny_elmo: Elmo, tmp_p
     )
 
 
-def test_checkpoint_weights_stay_readable_after_the_folder_was_replaced(
-    tiny_folder: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "model"
-    shutil.copytree(tiny_folder, path)
-    checkpoint = read_checkpoint(path)
-    shutil.rmtree(path)
-    assert sum(array.size for _, array in checkpoint.checked_weights()) > 1000
-
-
 def foreign_extension(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps({"manifest_version": 3, "name": "mine"}))
     (folder / "config.json").write_text("{}")
     (folder / "content.js").write_text("mine")
 
 
-def foreign_words(folder: Path) -> None:
-    (folder / "vocab.txt").write_text("mine\n")
-
-
 def model_with_notes(folder: Path) -> None:
     elmore_folder.write(make_full(), folder)
     (folder / "notes.md").write_text("mine")
-
-
-def model_with_folder(folder: Path) -> None:
-    elmore_folder.write(make_full(), folder)
-    (folder / "src").mkdir()
 
 
 def pair_with_notes(folder: Path) -> None:
@@ -470,9 +345,7 @@ def make_pair(folder: Path) -> Checkpoint:
     "fill",
     [
         foreign_extension,
-        foreign_words,
         model_with_notes,
-        model_with_folder,
         pair_with_notes,
         foreign_options,
     ],

@@ -56,12 +56,10 @@ def test_names_and_values(tmp_path: Path) -> None:
             view.floats("nothing")
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "chunks", "some chunks", "compressed"])
+@pytest.mark.parametrize("layout", ["contiguous", "some chunks"])
 def test_a_dataset_that_was_never_written(layout: str, tmp_path: Path) -> None:
     """HDF5 would give zeros, which load as weights."""
     options: dict[str, Any] = {} if layout == "contiguous" else {"chunks": (10, 30)}
-    if layout == "compressed":
-        options["compression"] = 4
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         empty = file.create_dataset("empty", (40, 30), "f4", **options)
         if layout == "some chunks":
@@ -73,16 +71,7 @@ def test_a_dataset_that_was_never_written(layout: str, tmp_path: Path) -> None:
             view.floats("empty")
 
 
-def test_small_zeros_may_be_packed(tmp_path: Path) -> None:
-    path = tmp_path / "x.hdf5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("bias", data=np.zeros(1 << 17, "f4"), compression=9)
-    with open_hdf5(path.open("rb"), what="x") as view:
-        assert not view.floats("bias").any()
-
-
-@pytest.mark.parametrize("place", [0, 1, 2_500_000, 3_999_999])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("place", "bad"), [(0, np.nan), (3_999_999, -np.inf)])
 def test_check_finite_names_the_index(place: int, bad: float) -> None:
     values = np.zeros((2000, 2000), np.float32)
     check_finite(values, what="x", name="w")
@@ -91,9 +80,3 @@ def test_check_finite_names_the_index(place: int, bad: float) -> None:
     with pytest.raises(FormatError) as caught:
         check_finite(values, what="x", name="w")
     assert f"'w' at index {index}" in str(caught.value)
-
-
-def test_extremes_are_finite() -> None:
-    for value in (3.4e38, -3.4e38, 1e-45, -0.0):
-        check_finite(np.array([value], np.float32), what="x", name="w")
-    check_finite(np.array([2**62]), what="x", name="w")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmore.errors import ConfigError, ElmoreError, FormatError
+from elmore.errors import ConfigError, FormatError
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 
 RNG = np.random.default_rng(0)
@@ -99,8 +99,3 @@ def test_replacing_the_file_does_not_change_a_mapped_array(path: Path) -> None:
 def test_unwritable(tensors: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written; "):
         write_safetensors(tmp_path / "x", tensors, {})
-
-
-def test_a_folder_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(ElmoreError, match="cannot write"):
-        write_safetensors(tmp_path / "missing" / "x", TENSORS, {})

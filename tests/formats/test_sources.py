@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmore.errors import ElmoreError, FormatError
+from elmore.errors import FormatError
 from elmore.formats.containers import archives
 from elmore.formats.containers.sources import files_source, folder_source
 from elmore.formats.detect import open_source
@@ -100,13 +99,6 @@ def test_every_kind_shows_the_same(
     assert len(os.listdir(tmp_path)) == 1
 
 
-def test_streams_outlive_the_archive(tmp_path: Path) -> None:
-    with open_source(tarred("w:gz")(tmp_path / "x")) as source:
-        stream = source.open("weights.hdf5")
-    assert stream.read() == WEIGHTS
-    stream.close()
-
-
 def test_members_are_only_doubtful_when_wanted(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as file:
@@ -125,19 +117,6 @@ def test_bombs_are_refused(maker: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(archives, "LIMITS", limits)
     with pytest.raises(FormatError, match="times its"):
         open_source(path)
-
-
-def test_no_room_for_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(io.BytesIO):
-        def write(self, data: object) -> int:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda size: Full())
-    with (
-        open_source(zipped("")(tmp_path / "x")) as source,
-        pytest.raises(ElmoreError, match=r"no space left on device.*bytes free"),
-    ):
-        source.open("weights.hdf5")
 
 
 def test_files_source(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from elmore.errors import FormatError
 
+if sys.platform == "linux":
+    import resource
+
 SECRET = b"canary-7f3a9c51-these-bytes-belong-to-another-file"
 
 Maker = Callable[[Path], Path]
@@ -59,6 +62,4 @@ def _peak_kib() -> int:
     """The most memory that this process ever had; 0 where the system does not say."""
     if sys.platform != "linux":  # macOS counts bytes, and Windows has no such call
         return 0
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

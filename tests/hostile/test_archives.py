@@ -92,22 +92,6 @@ def zip_twice(path: Path) -> None:
     _patch(path, data, b"optionz.json", b"options.json")
 
 
-def zip_twice_below(path: Path) -> None:
-    _zip(path, ("a/options.json", OPTIONS), ("b/options.json", b"{}"))
-
-
-def zip_dot_twice(path: Path) -> None:
-    _zip(path, ("options.json", OPTIONS), ("./options.json", b"{}"))
-
-
-def zip_overlap(path: Path) -> None:
-    """Two central entries that share one local member."""
-    data = bytearray(_zip(path, ("options.json", OPTIONS), ("optiont.json", OPTIONS)))
-    second = data.rindex(b"PK\x01\x02")
-    data[second + 42 : second + 46] = struct.pack("<I", 0)
-    path.write_bytes(data)
-
-
 def zip_quoted_overlap(path: Path) -> None:
     """Fifield's bomb in small: each member's data begins with the next member's header."""
     kernel = zlib.compress(b"\0" * 100_000, 9)[2:-4]
@@ -136,27 +120,9 @@ def zip_bomb(path: Path) -> None:
     _zip(path, ("options.json", OPTIONS), ("weights.hdf5", b"\0" * (32 << 20)))
 
 
-def zip_many(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as file:
-        for i in range(10_001):
-            file.writestr(str(i), b"")
-
-
-def zip_huge_directory(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as file:
-        for i in range(100):
-            info = zipfile.ZipInfo(f"{i}.txt")
-            info.comment = b"c" * 65_000
-            file.writestr(info, b"")
-
-
 def zip_truncated(path: Path) -> None:
     data = _zip(path, ("options.json", OPTIONS))
     path.write_bytes(data[:-30])
-
-
-def zip_no_directory(path: Path) -> None:
-    path.write_bytes(b"PK\x03\x04" + b"\0" * 1000)
 
 
 def zip_bad_data(path: Path) -> None:
@@ -165,22 +131,9 @@ def zip_bad_data(path: Path) -> None:
     path.write_bytes(data)
 
 
-def zip_bad_deflate(path: Path) -> None:
-    data = bytearray(_zip(path, ("options.json", OPTIONS * 100)))
-    data[45:55] = b"\xff" * 10
-    path.write_bytes(data)
-
-
 def zip_local_name(path: Path) -> None:
     data = _zip(path, ("options.json", OPTIONS))
     _patch(path, data, b"options.json", b"../../x.json", 1)
-
-
-def zip_method(method: int) -> Callable[[Path], None]:
-    def make(path: Path) -> None:
-        _zip(path, ("options.json", OPTIONS), method=method)
-
-    return make
 
 
 def zip_without_options(path: Path) -> None:
@@ -190,42 +143,19 @@ def zip_without_options(path: Path) -> None:
 ZIPS: dict[str, Callable[[Path], None]] = {
     "zip absolute": named_zip("/etc/options.json"),
     "zip dot dot": named_zip("../options.json"),
-    "zip inner dot dot": named_zip("a/../../options.json"),
-    "zip drive": named_zip("C:options.json"),
-    "zip drive slash": named_zip("c:/options.json"),
     "zip backslash": named_zip("..\\options.json"),
-    "zip NUL": named_zip("options.json\0.txt"),
-    "zip newline dot dot": named_zip("../\n\x1b[31m"),
-    "zip long dot dot": named_zip("../" + "x" * 5000),
     "zip symlink": zip_kind(0o120000),
-    "zip fifo": zip_kind(0o010000),
-    "zip character device": zip_kind(0o020000),
-    "zip block device": zip_kind(0o060000),
-    "zip socket": zip_kind(0o140000),
     "zip encrypted": zip_field(8, b"\x01\x00", local=6),
-    "zip strongly encrypted": zip_field(8, b"\x41\x00", local=6),
     "zip declares more": zip_field(24, struct.pack("<I", 5_000), local=22),
-    "zip declares less": zip_field(24, struct.pack("<I", 5), local=22),
     "zip declares 4 GB": zip_field(24, struct.pack("<I", 0xFFFFFFFE), local=22),
-    "zip packed size beyond file": zip_field(20, struct.pack("<I", 1 << 30)),
     "zip offset beyond file": zip_field(42, struct.pack("<I", 1 << 30)),
     "zip wrong CRC": zip_field(16, b"\1\2\3\4", local=14),
     "zip unknown method": zip_field(10, b"\x63\x00", local=8),
-    "zip disk number": zip_field(6, b"\xff\xff"),
-    "zip bzip2": zip_method(zipfile.ZIP_BZIP2),
-    "zip lzma": zip_method(zipfile.ZIP_LZMA),
     "zip duplicate": zip_twice,
-    "zip duplicate base": zip_twice_below,
-    "zip duplicate by dot": zip_dot_twice,
-    "zip overlap": zip_overlap,
     "zip quoted overlap": zip_quoted_overlap,
     "zip bomb": zip_bomb,
-    "zip 10,001 members": zip_many,
-    "zip huge directory": zip_huge_directory,
     "zip truncated": zip_truncated,
-    "zip without directory": zip_no_directory,
     "zip damaged data": zip_bad_data,
-    "zip damaged deflate": zip_bad_deflate,
     "zip other local name": zip_local_name,
     "zip without options": zip_without_options,
 }
@@ -302,18 +232,6 @@ def tar_bad_gz(path: Path) -> None:
     path.write_bytes(data)
 
 
-def tar_many(path: Path) -> None:
-    path.write_bytes(b"".join(_header(b"%d" % i, 0) for i in range(10_001)) + END)
-
-
-def tar_library_symlink(path: Path) -> None:
-    with tarfile.open(path, "w:gz") as file:
-        info = tarfile.TarInfo("options.json")
-        info.type = tarfile.SYMTYPE
-        info.linkname = "secret.txt"
-        file.addfile(info)
-
-
 def tar_swapped_later(path: Path) -> None:
     """A broken header after a good member, where tarfile would quietly stop."""
     broken = bytearray(_member(b"weights.hdf5", b"x"))
@@ -331,57 +249,27 @@ def text_file(data: bytes) -> Callable[[Path], None]:
 TARS: dict[str, Callable[[Path], None]] = {
     "tar absolute": tar(GOOD, _member(b"/etc/passwd", b"x")),
     "tar dot dot": tar(GOOD, _member(b"../x", b"x")),
-    "tar backslash": tar(GOOD, _member(b"..\\x", b"x")),
-    "tar drive": tar(GOOD, _member(b"C:x", b"x")),
     "tar symlink": tar(_header(b"options.json", 0, b"2", b"secret.txt")),
-    "tar symlink written by tarfile": tar_library_symlink,
     "tar hard link": tar(_header(b"options.json", 0, b"1", b"secret.txt")),
-    "tar character device": tar(_header(b"options.json", 0, b"3")),
-    "tar block device": tar(_header(b"options.json", 0, b"4")),
-    "tar fifo": tar(_header(b"options.json", 0, b"6")),
     "tar GNU sparse": tar(_header(b"options.json", 0, b"S")),
-    "tar unknown kind": tar(_header(b"options.json", 0, b"Z")),
     "tar pax dot dot": tar(pax(record("path", "../../x")), _member(b"a", b"x"), GOOD),
-    "tar pax NUL": tar(pax(record("path", "a\0b")), _member(b"a", b"x"), GOOD),
     "tar pax negative size": tar(pax(record("size", "-512")), GOOD),
-    "tar pax huge size": tar(pax(record("size", "9" * 17)), GOOD),
+    "tar pax slow to search": tar(pax(b"1" * 60_000), GOOD),
     "tar pax long size": tar(pax(record("size", "9" * 5000)), GOOD),
-    "tar pax broken": tar(pax(b"99 path=x\n"), GOOD),
-    "tar pax zero length": tar(pax(b"0 path=x\n"), GOOD),
     "tar pax too long": tar(_header(b"PaxHeader", 1 << 30, b"x"), GOOD),
     "tar pax chain": tar(pax(record("comment", "x")) * 50_000, GOOD),
     "tar pax bomb": tar_header_bomb,
-    "tar GNU long dot dot": tar(_member(b"L", b"../" * 50 + b"x\0", b"L"), _member(b"a", b"")),
-    "tar GNU long too long": tar(_header(b"L", 1 << 40, b"L"), GOOD),
     "tar negative size": tar(_header(b"a", b"\xff" * 12), GOOD),
-    "tar base 256 huge size": tar(_header(b"a", b"\x80" + b"\x7f" * 11), GOOD),
     "tar octal 8 GB in 1 KB": tar(GOOD, _header(b"a", b"77777777777\0")),
-    "tar octal 8 GB gz": lambda path: path.write_bytes(
-        gzip.compress(GOOD + _header(b"a", b"77777777777\0") + END)
-    ),
-    "tar size not octal": tar(_header(b"a", b"0000000zz00\0"), GOOD),
-    "tar folder with size": tar(_header(b"d/", 512, b"5"), GOOD),
     "tar duplicate": tar(GOOD, GOOD),
-    "tar duplicate by dot": tar(GOOD, _member(b"./options.json", b"{}")),
-    "tar duplicate base": tar(_member(b"a/options.json", b"{}"), GOOD),
-    "tar nameless": tar(GOOD, _member(b"./", b"x")),
     "tar broken later header": tar_swapped_later,
     "tar data cut": tar(_header(b"options.json", 600) + b"x" * 100, end=b""),
-    "tar garbage after member": tar(GOOD, b"\1" * 512),
-    "tar 10,001 members": tar_many,
     "tar gz bomb": tar_bomb(lambda data: gzip.compress(data, 9)),
     "tar gz truncated": tar_truncated_gz,
     "tar gz wrong CRC": tar_bad_gz,
-    "tar without options": tar(_member(b"README", b"hello")),
     "gz of text": text_file(gzip.compress(b"hello " * 1000)),
-    "gz of nothing": text_file(gzip.compress(b"")),
-    "gz header only": text_file(b"\x1f\x8b\x08"),
-    "bz2 header only": text_file(b"BZh9"),
-    "xz header only": text_file(b"\xfd7zXZ\0"),
     "nothing": text_file(b""),
     "text": text_file(b"hello\n" * 1000),
-    "web page": text_file(b"<!DOCTYPE html><html>please log in</html>"),
-    "HDF5": text_file(b"\x89HDF\r\n\x1a\n" + b"\0" * 1000),
     "zeros": text_file(b"\0" * 4096),
 }
 
@@ -400,6 +288,7 @@ REASONS = {
     "zip bomb": "200 times",
     "gz bomb": "200 times",
     "too long": "header of",
+    "slow to search": "header of",
     "pax bomb": "header of",
     "pax chain": "recursion",
     "negative size": "negative size",
@@ -449,7 +338,6 @@ def test_the_makers_can_make_good_files(tmp_path: Path) -> None:
     for odd in (
         pax(record("GNU.sparse.name", "options.json")),
         pax(record("path", "options.json"), b"g"),
-        pax(b"1" * 60_000),
     ):
         tar(odd, GOOD)(path)
         use(path)

@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pytest
 
-from elmore.errors import FormatError
 from elmore.formats.containers.hdf5_files import open_hdf5
 
 from .attack import SECRET, check_reason, refused, table
@@ -51,11 +50,6 @@ def external_storage(file: Any) -> None:
     file.create_dataset("x", (8,), "f4", external=[("secret.txt", 0, 32)])
 
 
-def external_absolute(file: Any) -> None:
-    secret = Path(file.filename).with_name("secret.txt")
-    file.create_dataset("x", (8,), "f4", external=[(str(secret), 0, 32)])
-
-
 def virtual(source: str, shape: tuple[int, ...] = (8,)) -> Callable[[Any], None]:
     def fill(file: Any) -> None:
         layout = h5py.VirtualLayout(shape=shape, dtype="f4")
@@ -78,28 +72,13 @@ def deep(file: Any) -> None:
     file["/".join("abcdefghij") + "/w"] = VALUES
 
 
-def very_deep(file: Any) -> None:
-    file["/".join(["g"] * 3000) + "/w"] = VALUES
-
-
 def many_groups(file: Any) -> None:
     for i in range(10_001):
         h5py.h5g.create(file.id, b"%d" % i)
 
 
-def many_spread(file: Any) -> None:
-    for i in range(101):
-        group = file.create_group(str(i))
-        for j in range(100):
-            h5py.h5g.create(group.id, b"%d" % j)
-
-
 def references(file: Any) -> None:
     file.create_dataset("x", (1,), h5py.ref_dtype)[0] = file["weights"].ref
-
-
-def region_references(file: Any) -> None:
-    file.create_dataset("x", (1,), h5py.regionref_dtype)[0] = file["weights"].regionref[:1]
 
 
 def user_filter(code: int) -> Callable[[Any], None]:
@@ -120,10 +99,6 @@ def one_rich_chunk(file: Any) -> None:
     x[:n] = np.random.default_rng(0).random(n, dtype=np.float32)
     # deflate alone reaches 1030:1 at most: cut the packed chunk short to claim more.
     x.id.write_direct_chunk((n,), zlib.compress(b"\0" * (4 * n), 9)[:100])
-
-
-def wide_chunk(file: Any) -> None:
-    file.create_dataset("x", (1,), "f4", maxshape=(None,), chunks=(1 << 28,))
 
 
 def unallocated(shape: tuple[int, ...]) -> Callable[[Path], None]:
@@ -199,79 +174,38 @@ def fletcher(path: Path) -> None:
     path.write_bytes(data)
 
 
-def damaged_gzip(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        file["weights"] = VALUES
-        x = file.create_dataset("x", data=np.arange(999.0), chunks=(999,), compression=9)
-        offset = x.id.get_chunk_info(0).byte_offset
-    data = bytearray(path.read_bytes())
-    data[offset : offset + 20] = b"\xff" * 20
-    path.write_bytes(data)
-
-
 COMPOUND = np.zeros(3, [("a", "f4"), ("b", "f4")])
 
 ATTACKS: dict[str, Callable[[Path], None]] = {
     "soft link": set_item("x", h5py.SoftLink("/weights")),
-    "dangling soft link": set_item("x", h5py.SoftLink("/nowhere")),
-    "soft link to itself": set_item("x", h5py.SoftLink("/x")),
-    "soft link below": set_item("CNN/x", h5py.SoftLink("/weights")),
     "external link": set_item("x", h5py.ExternalLink("secret.h5", "/data")),
-    "external link below": set_item("a/b/x", h5py.ExternalLink("secret.h5", "/data")),
-    "external link to itself": set_item("x", h5py.ExternalLink("model.hdf5", "/weights")),
     "external link to a device": set_item("x", h5py.ExternalLink("/dev/zero", "/")),
     "external storage": hdf5(external_storage),
-    "external storage, absolute": hdf5(external_absolute),
     "virtual dataset": hdf5(virtual("secret.h5")),
-    "virtual dataset of itself": hdf5(virtual(".")),
-    "virtual dataset of nothing": hdf5(virtual("nowhere.h5")),
     "cyclic": hdf5(cycle),
     "cycle to the root": hdf5(cycle_root),
     "deep": hdf5(deep),
-    "very deep": hdf5(very_deep),
     "10,001 groups": hdf5(many_groups),
-    "10,201 groups in 101": hdf5(many_spread),
     "references": hdf5(references),
-    "region references": hdf5(region_references),
     "variable-length text": dataset(data=["a", "b"], dtype=h5py.string_dtype()),
-    "variable-length floats": dataset(shape=(2,), dtype=h5py.vlen_dtype("f4")),
     "compound": dataset(data=COMPOUND),
-    "array type": dataset(shape=(2,), dtype=np.dtype(("f4", (3,)))),
-    "opaque": dataset(data=np.zeros(3, "V8")),
-    "complex": dataset(data=np.zeros(3, "c8")),
     "int32": dataset(data=np.zeros(3, "i4")),
-    "uint64": dataset(data=np.zeros(3, "u8")),
-    "bool": dataset(data=np.zeros(3, "?")),
-    "fixed text": dataset(data=np.zeros(3, "S4")),
     "no space": dataset(data=h5py.Empty("f4")),
     "blosc": hdf5(user_filter(32001)),
-    "unknown filter": hdf5(user_filter(65_000)),
     "one rich chunk": hdf5(one_rich_chunk),
-    "wide chunk": hdf5(wide_chunk),
     "shape 2**62": unallocated((1 << 58, 4)),
-    "shape overflow": unallocated((1 << 40, 1 << 20)),
     "shape 1 TB": unallocated((1 << 38,)),
-    "shape 4 GB": unallocated((1 << 30,)),
     "unallocated chunks": hdf5(unallocated_chunks),
     "forged shape": claims((7, 5), (7 << 20, 5)),
-    "forged shape 2**62": claims((7, 5), (1 << 61, 5)),
     "forged stored size": forged_size,
     "forged place": forged_place,
-    "NaN": value(np.nan, (1, 2)),
     "infinite": value(np.inf, (2, 4)),
-    "minus infinite": value(-np.inf, (0, 0)),
-    "NaN in float16": value(np.nan, (0, 1), "f2"),
     "float64 beyond float32": value(1e300, (2, 0), "f8"),
     "cut in half": cut(0.5),
-    "cut by a little": cut(0.99),
     "signature only": raw(b"\x89HDF\r\n\x1a\n"),
-    "signature and zeros": raw(b"\x89HDF\r\n\x1a\n" + b"\0" * 4096),
     "signature and noise": raw(b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 16),
-    "text": raw(b"hello\n" * 100),
     "nothing": raw(b""),
-    "git-lfs pointer": raw(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
     "wrong checksum": fletcher,
-    "damaged gzip": damaged_gzip,
 }
 
 
@@ -287,9 +221,6 @@ REASONS = {
     "references": "not a number",
     "variable-length": "not a number",
     "compound": "not a number",
-    "array type": "not a number",
-    "opaque": "not a number",
-    "complex": "not a number",
     "[shape": "has no values",
     "unallocated": "has no values",
     "forged shape": "broken HDF5 file",
@@ -313,38 +244,7 @@ def test_refused(
     assert capfd.readouterr() == ("", "")  # the library prints its error stack if we let it
 
 
-@pytest.mark.parametrize(("bad", "index"), [(np.nan, (1, 2)), (-np.inf, (2, 4))])
-def test_bad_value_is_named(bad: float, index: tuple[int, ...], tmp_path: Path) -> None:
-    path = tmp_path / "model.hdf5"
-    value(bad, index)(path)
-    message = str(refused(lambda: use(path)))
-    assert "'x'" in message
-    assert str(index) in message
-
-
 def test_the_maker_can_make_good_files(tmp_path: Path) -> None:
     path = tmp_path / "model.hdf5"
     hdf5(lambda file: None)(path)
     use(path)
-
-
-def test_cut_and_flipped_files_do_no_harm(tmp_path: Path) -> None:
-    """Any single damaged byte of the structure gives values or a FormatError."""
-    path = tmp_path / "model.hdf5"
-    with h5py.File(path, "w", libver="earliest") as file:
-        file["CNN/weights"] = VALUES
-    whole = path.read_bytes()
-    rng = np.random.default_rng(0)
-    outcomes = {"read": 0, "refused": 0}
-    for _ in range(300):
-        data = bytearray(whole)
-        data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
-        path.write_bytes(data)
-        try:
-            with open_hdf5(path.open("rb"), what="x") as view:
-                for name in view.shapes:
-                    view.floats(name)
-            outcomes["read"] += 1
-        except FormatError:
-            outcomes["refused"] += 1
-    assert min(outcomes.values()) > 10, outcomes

@@ -143,80 +143,46 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
             b"h\x01)Rh\x00b",
         )
     ),
-    "a dictionary of a long string": lambda: row(
-        state(name_of("collections", "OrderedDict") + text("x" * 30_000_000) + b"\x85R")
-    ),
     "keys of one hash": lambda: row(colliding(100_000)),
     "os.system": call(__import__("os").system, f"touch {TRACE}"),
     "eval": call(eval, f"open({TRACE!r}, 'w')"),
-    "exec": call(exec, f"open({TRACE!r}, 'w')"),
-    "open for writing": call(open, TRACE, "w"),
     "subprocess": call(subprocess.Popen, ["touch", TRACE]),
     "getattr": call(getattr, 1, "real"),
-    "import": call(__import__, "antigravity"),
     "torch.load": call(torch.load, TRACE),
-    "numpy.load": call(np.load, TRACE),
     "numpy file": call(np.fromfile, "../secret.txt", "u1"),
-    "a class of torch": lambda: row(state(name_of("torch.nn", "Linear") + b")R")),
     "a function of torch._utils": lambda: row(
         state(name_of("torch._utils", "_rebuild_wrapper_subclass") + b")R")
     ),
     "an attribute by dots": lambda: row(
         state(text("collections") + text("OrderedDict.fromkeys") + b"\x93)R")
     ),
-    "builtins of Python 2": lambda: row(state(name_of("__builtin__", "eval") + b")R")),
     "a name from a tuple": lambda: row(state(laughs(30) + text("x") + b"\x93)R")),
     "an instance by INST": lambda: row(b"(ios\nsystem\n."),
     "an object by OBJ": lambda: row(b"(" + name_of("os", "system") + b"o."),
     "NEWOBJ": lambda: row(state(name_of("collections", "OrderedDict") + b")\x81")),
-    "an extension": lambda: row(b"\x80\x02\x82\x01."),
-    "a buffer out of band": lambda: row(b"\x80\x05\x97."),
     "a name as a value": lambda: row(b"\x80\x02" + name_of("torch", "FloatStorage") + STOP),
     "a call of a string": lambda: row(state(text("print") + b")R")),
-    "a call with a list": lambda: row(state(name_of("collections", "OrderedDict") + b"]R")),
-    "state for a number": lambda: row(b"\x80\x02K\x01}b."),
     "state for a tensor": lambda: row(state(tensor(4, (4,), (1,)) + b"}b"), ["0"], numbers(4)),
     "a storage that is built": lambda: row(state(name_of("torch", "FloatStorage") + b")R")),
     "a persistent id that is a string": lambda: row(state(text("../secret.txt") + b"Q")),
-    "a text persistent id": lambda: row(b"P../secret.txt\n."),
-    "a persistent id of odd parts": lambda: row(state(b"(" + text("module") + b"tQ")),
     "a persistent id in the header": lambda: text("x") + b"Q.",
     "a storage of a view": lambda: row(
         state(b"(" + storage(4)[1:-2] + b"(" + text("v") + b"K\x00K\x01ttQ")
     ),
-    "a storage of nested pickles": lambda: row(state(b"(" + storage(4)[1:-2] + storage(4) + b"tQ")),
     "a negative storage": lambda: row(state(tensor(-4, (1,), (1,))), ["0"], numbers(0)),
-    "a storage of 2^62": lambda: row(state(tensor(1 << 62, (1,), (1,))), ["0"], numbers(0)),
     "a storage described twice": lambda: row(
         b"\x80\x02}" + text("x") + storage(4) + b"s" + text("y") + storage(5) + b"s.", ["0"]
     ),
     "strides of zero": lambda: row(state(tensor(1, (1 << 40,), (0,))), ["0"], numbers(1)),
     "strides that overlap": lambda: row(state(tensor(6, (2, 3), (2, 1))), ["0"], numbers(6)),
     "strides over the end": lambda: row(state(tensor(4, (2,), (4,))), ["0"], numbers(4)),
-    "negative strides": lambda: row(state(tensor(4, (2,), (-1,))), ["0"], numbers(4)),
-    "an offset over the end": lambda: row(state(tensor(4, (1,), (1,), 4)), ["0"], numbers(4)),
-    "sizes of 2^70": lambda: row(state(tensor(4, (1 << 70,), (1,))), ["0"], numbers(4)),
     "many dimensions": lambda: row(state(tensor(4, (1,) * 9, (1,) * 9)), ["0"], numbers(4)),
-    "sizes without strides": lambda: row(state(tensor(4, (2, 2), (1,))), ["0"], numbers(4)),
     "a huge memo index": lambda: row(b"\x80\x02Nr\xff\xff\xff\xffj\xff\xff\xff\xfe."),
-    "a memo of nothing": lambda: row(b"\x80\x02q\x00."),
     "a dictionary of nested keys": lambda: row(b"\x80\x02}" + laughs(40) + b"K\x01s" + STOP),
-    "pairs of nested keys": lambda: row(
-        state(name_of("collections", "OrderedDict") + b"(](" + laughs(40) + b"K\x01\x86etR")
-    ),
-    "a memo index that others make a table of": lambda: row(b"\x80\x02Nr\0\0\0\x08."),
     "opcodes without end": lambda: row(b"\x80\x02" + b"N" * 2_000_000),
     "containers that never end": lambda: row(b"\x80\x02" + b"(" * 200_000),
-    "a frame longer than the file": lambda: row(
-        b"\x80\x04\x95" + struct.pack("<Q", 1 << 62) + state(laughs(40))[2:]
-    ),
     "a key of many levels": lambda: row(b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s."),
-    "pairs with a key of several levels": lambda: row(
-        state(name_of("collections", "OrderedDict") + b"(]()" + b"\x85" * 9 + b"K\x01tatR")
-    ),
-    "a value of many levels": lambda: row(state(b"]" + b"\x85" * 200_000)),
     "a set of nested tuples": lambda: row(b"\x80\x04\x8f(" + laughs(40) + b"\x90."),
-    "a frozen set of nested tuples": lambda: row(b"\x80\x04(" + laughs(40) + b"\x91."),
     "a bytearray of 4 GB": lambda: row(b"\x80\x05\x96" + struct.pack("<Q", 1 << 32) + b"abc"),
     "defaults of our function": lambda: row(
         state(
@@ -227,35 +193,19 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "state for a type of numbers": lambda: row(
         state(name_of("torch", "FloatStorage") + b"]" + text("<f8") + b"ab")
     ),
-    "a string of lone surrogates": lambda: row(
-        state(b"X\x03\0\0\0\xed\xa0\x80" + text("x") + b"\x93")
-    ),
     "a string longer than the file": lambda: row(b"\x80\x02X\xff\xff\xff\x7fabc"),
-    "a string of 2^63": lambda: row(b"\x80\x04\x8d" + struct.pack("<Q", 1 << 63) + b"abc"),
     "a number of a megabyte": lambda: row(b"\x80\x02\x8b\x00\x00\x10\x00" + bytes(1 << 20) + b"."),
-    "a name without end": lambda: row(b"c" + b"x" * 4096),
-    "a string that is no UTF-8": lambda: row(b"\x80\x02X\x01\x00\x00\x00\xff."),
-    "an unopened container": lambda: row(b"\x80\x02t."),
-    "an append to nothing": lambda: row(b"\x80\x02K\x01K\x02a."),
     "a key without a value": lambda: row(b"\x80\x02}(" + text("x") + b"u."),
-    "a mark as a value": lambda: row(b"\x80\x02(."),
     "two values": lambda: row(b"\x80\x02NN."),
-    "no value": lambda: row(b"\x80\x02."),
     "itself within itself": lambda: row(b"\x80\x02}q\x00" + text("x") + b"h\x00s" + STOP),
-    "a lone list": lambda: row(b"\x80\x02]."),
     "another magic number": lambda: pickle.dumps(5, 2) + HEAD,
-    "another version": lambda: pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(9, 2),
     "a big-endian machine": lambda: MAGIC + pickle.dumps({"little_endian": False}, 2),
     "keys that are not used": lambda: row(state(tensor(4, (4,), (1,))), ["1"], numbers(4)),
-    "keys that are no list": lambda: HEAD + state(tensor(4, (4,), (1,))) + pickle.dumps("0", 2),
     "another count in the data": lambda: row(state(tensor(4, (4,), (1,))), ["0"], numbers(5)),
     "data cut off": lambda: row(state(tensor(4, (4,), (1,))), ["0"], numbers(4)[:-1]),
     "data after the end": lambda: row(state(tensor(4, (4,), (1,))), ["0"], numbers(4) + b"\0"),
-    "a plain pickle": lambda: pickle.dumps({"x": 1}),
     "nothing": lambda: b"",
-    "zeros": lambda: bytes(4096),
     "zip: os.system": lambda: zipped(pickle.dumps(Evil(__import__("os").system, f"touch {TRACE}"))),
-    "zip: no pickle": lambda: zipped(b"")[:0] + _other_zip(),
     "zip: a storage that is missing": lambda: zipped(state(tensor(4, (4,), (1,)))),
     "zip: a storage that is too short": lambda: zipped(state(tensor(4, (4,), (1,))), _0=bytes(12)),
     "zip: a storage by a path": lambda: zipped(
@@ -265,11 +215,6 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "zip: bytes after the pickle": lambda: zipped(
         state(tensor(4, (4,), (1,))) + b"x", _0=bytes(16)
     ),
-    "zip: another file over the pickle": lambda: _with_member(
-        zipped(state(b"N")), "archive/data.pkl", b"N."
-    ),
-    "zip: a bomb for a storage": lambda: _bomb(),
-    "zip: only its start": lambda: zipped(state(b"N"))[:40],
 }
 REASONS = {
     "os.system": "which is not allowed",
@@ -283,11 +228,7 @@ REASONS = {
     "strides of zero": "over 1 numbers",
     "strides that overlap": "elements overlap",
     "strides over the end": "reaches beyond its storage",
-    "an offset over": "reaches beyond its storage",
-    "negative strides": "invalid sizes",
-    "sizes of 2^70": "over 4 numbers",
     "many dimensions": "do not fit",
-    "sizes without": "do not fit",
     "a negative storage": "not a storage",
     "a storage of": "not a storage",
     "described twice": "in two ways",
@@ -298,9 +239,7 @@ REASONS = {
     "defaults of": "state of a value that has none",
     "a key of many levels": "key of type tuple",
     "a set of nested": "opcode 0x8f",
-    "a frozen set": "opcode 0x91",
     "a bytearray": "opcode 0x96",
-    "surrogates": "which is not allowed",
     "that is built": "builds a storage",
     "a name as a value": "holds a Name",
     "another count": "has another size",
@@ -311,7 +250,6 @@ REASONS = {
     "too short": "has 12 bytes",
     "bytes after the pickle": "bytes after its pickle",
     "a dictionary of nested": "key of type tuple",
-    "a long string": "other than names and values",
     "keys of one hash": "key of type int",
     "again and again": "greater length than allowed",
     "data after the end": "its tensors need",
@@ -319,26 +257,11 @@ REASONS = {
 }
 
 
-def _other_zip() -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("a", b"b")
-    return buffer.getvalue()
-
-
 def _with_member(data: bytes, name: str, content: bytes) -> bytes:
     buffer = io.BytesIO(data)
     with warnings.catch_warnings(), zipfile.ZipFile(buffer, "a") as archive:
         warnings.simplefilter("ignore")  # a name that is there twice
         archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def _bomb() -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data.pkl", state(tensor(1 << 24, (4,), (1,))))
-        archive.writestr("archive/data/0", bytes(1 << 26))
     return buffer.getvalue()
 
 

@@ -96,65 +96,43 @@ def patched(at: int, data: bytes) -> Callable[[], bytes]:
 
 
 ATTACKS: dict[str, Callable[[], bytes]] = {
-    "nothing": lambda: b"",
     "only a footer": lambda: INDEX[-48:],
     "no magic": lambda: INDEX[:-1] + b"\0",
-    "a text": lambda: b"model_checkpoint_path" * 40,
-    "bytes in front": lambda: b"x" + INDEX,
     "bytes behind": lambda: INDEX + b"x",
     "a sparse gigabyte": lambda: bytes(17 << 20) + INDEX[-48:],
     "a wrong checksum": patched(20, b"\xaa"),
     "a compressed block": lambda: table(ENTRIES, kind=1),
-    "an unknown packing": lambda: table(ENTRIES, kind=77),
     "footer: blocks out of the file": lambda: (
         INDEX[:-48] + (varint(1 << 40) * 4).ljust(40, b"\0") + INDEX[-8:]
     ),
     "footer: numbers without end": lambda: INDEX[:-48] + b"\xff" * 40 + INDEX[-8:],
-    "footer: the index is the data": lambda: (
-        INDEX[:-48] + (varint(0) * 4).ljust(40, b"\0") + INDEX[-8:]
-    ),
-    "block: no entries": lambda: table({}, raw=b""),
     "block: 2^32 restarts": lambda: table({}, raw=b"\xff" * 8),
-    "block: no restarts": lambda: table({}, raw=bytes(8)),
     "block: shared key at the start": lambda: table(
         {}, raw=b"\x05\x01\x00x" + struct.pack("<2I", 0, 1)
     ),
     "block: a value over the end": lambda: table(
         {}, raw=b"\x00\x01\xff\x7fx" + struct.pack("<2I", 0, 1)
     ),
-    "block: a restart elsewhere": lambda: table({}, raw=b"\x00\x00\x00" + struct.pack("<2I", 2, 1)),
     "no header": lambda: table({k: v for k, v in ENTRIES.items() if k}),
-    "header: no shards": replaced(b"", field(1, 0)),
     "header: a million shards": replaced(b"", field(1, 1_000_000)),
     "header: a shard too many": replaced(b"", field(1, 3)),
     "header: big-endian": replaced(b"", field(1, 2) + field(2, 1)),
-    "header: text": replaced(b"", field(1, b"two")),
-    "entry: cut off": replaced(KERNEL, entry()[:-2]),
-    "entry: nothing": replaced(KERNEL, b""),
     "entry: a group": replaced(KERNEL, b"\x0b"),
     "entry: a shape that is no message": replaced(KERNEL, field(1, 1) + field(2, 7)),
     "entry: two offsets": replaced(KERNEL, entry() + field(4, 0)),
     "shape: 2^62": changed(shape=(1 << 62,)),
     "shape: negative": changed(shape=((1 << 64) - 1, 40)),
-    "shape: many dimensions": changed(shape=(1,) * 9),
-    "shape: another product": changed(shape=(10, 41)),
     "shape: turned": changed(shape=(40, 10)),
     "type: integers": changed(kind=3),
-    "type: unknown": changed(kind=99, size=1600),
     "size: a terabyte": changed(shape=(1 << 38,), size=1 << 40),
-    "size: nothing": changed(shape=(0, 40), size=0),
     "offset: over the end": changed(offset=1 << 20),
-    "offset: negative": changed(offset=(1 << 64) - 4),
-    "offset: 2^60": changed(offset=1 << 60),
     "shard: 2": changed(shard=2),
-    "shard: 2^31": changed(shard=1 << 31),
     "overlap": changed(offset=TRUE.offset + 4),
     "two names for a weight": replaced(b"lm/RNN_0/rnn/LSTMCell/W_0", entry((0,), size=0, offset=0)),
     "a layer too many": replaced(
         b"lm/RNN_0/rnn/multi_rnn_cell/cell_1/lstm_cell/kernel", entry((0,), size=0, offset=0)
     ),
     "peepholes": replaced(b"lm/RNN_0/rnn/lstm_cell/w_f_diag", entry((0,), size=0, offset=0)),
-    "another model": lambda: table({b"": ENTRIES[b""]}),
     "a name that is a path": lambda: table(
         {b"": ENTRIES[b""], b"../../secret.txt": entry((1,), size=4)}
     ),
@@ -244,16 +222,14 @@ def test_the_writer_of_the_attacks_makes_good_files_too(tmp_path: Path) -> None:
 def test_checksums() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # the check value of its definition
     assert crc32c(bytes(32)) == 0x8A9136AA  # of RFC 3720
-    data = bytes(range(256)) * 9001  # blocks, halves of blocks, lanes and single bytes
+    data = bytes(range(256)) * 8  # lanes, parts of lanes and single bytes
     state = 0xFFFFFFFF
     for n, byte in enumerate(data):
-        if n < 300 or n in (1 << 16, (1 << 20) - 4, (1 << 20) + 2):
-            assert crc32c(data[:n]) == state ^ 0xFFFFFFFF
+        assert crc32c(data[:n]) == state ^ 0xFFFFFFFF
         state ^= byte
         for _ in range(8):
             state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
-        if n > 1_100_000:
-            break
+    assert crc32c(data * 2500) == 0x8EE5DBFD  # several blocks
 
 
 def renamed(folder: Path, names: dict[bytes, bytes]) -> Path:

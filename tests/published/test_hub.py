@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import json
 import logging
 import multiprocessing
@@ -233,17 +232,6 @@ def test_prune(server: Server) -> None:
     assert not other.exists()
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("ELMORE_HOME")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert hub.home() == tmp_path / "elmore"
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert hub.home().parts[-3:] == ("Library", "Caches", "elmore")
-    monkeypatch.setenv("ELMORE_HOME", "~/x")
-    assert hub.home() == Path.home() / "x"
-
-
 def test_a_cache_that_cannot_be_written(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = Path(os.environ["ELMORE_HOME"])
     blocked.write_text("a file")
@@ -404,16 +392,3 @@ def test_a_path_that_is_there_is_never_looked_for_elsewhere(
     shutil.copytree(tiny_folder, Path("a") / "tiny")
     Elmo.load("a/tiny")
     assert fake.calls == []
-
-
-def test_we_call_huggingface_hub_as_it_is() -> None:
-    module = pytest.importorskip("huggingface_hub")
-    inspect.signature(module.snapshot_download).bind(
-        "a/b",
-        revision=None,
-        token=None,
-        cache_dir=None,
-        allow_patterns=["*"],
-        local_files_only=True,
-        tqdm_class=None,
-    )

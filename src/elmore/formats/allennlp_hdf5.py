@@ -88,7 +88,7 @@ def _weight_datasets(checkpoint: Checkpoint) -> Iterator[tuple[str, Array]]:
         for link in parts:
             weight = checkpoint.weights[link.weight]
             check_finite(weight, what="this model", name=link.weight)
-            array[link.dataset_rows] = link.back(weight[link.weight_rows])
+            array[link.dataset_rows] = link.convert[1](weight[link.weight_rows])
         yield name, array
 
 

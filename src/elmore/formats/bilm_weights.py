@@ -18,7 +18,7 @@ from elmore.base.messages import shown
 from elmore.config import BiLmConfig, LstmConfig, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import config_from_options, read_languages, read_vocabulary
-from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax
+from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
 from elmore.text.characters import ByteAlphabet
@@ -33,21 +33,12 @@ __all__ = [
     "links",
     "read_bilm",
     "torch_links",
-    "without_forget_bias",
 ]
 
 Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 # Names of kernel, bias and projection of each (direction, layer).
 LstmNames = Mapping[tuple[str, int], tuple[str, str, str]]
-
-
-def _same(part: Array) -> Array:
-    return part
-
-
-def _transpose(part: Array) -> Array:
-    return part.T
 
 
 def _swap_gates(part: Array) -> Array:
@@ -58,20 +49,18 @@ def _swap_gates(part: Array) -> Array:
     return np.concatenate([i, third, second, o], axis=-1)
 
 
-def _gates_there(part: Array) -> Array:  # (in, gates) -> (gates, in)
-    return _swap_gates(part).T
-
-
-def _gates_back(part: Array) -> Array:
-    return _swap_gates(part.T)
-
-
-def _filter_there(part: Array) -> Array:  # (1, width, in, out) -> (out, in, width)
-    return np.asarray(part[0].transpose(2, 1, 0))
-
-
-def _filter_back(part: Array) -> Array:  # (out, in, width) -> (1, width, in, out)
-    return part.transpose(2, 1, 0)[None]
+# Rows of an array to rows of a weight, and back.
+_Conversion = tuple[Callable[[Array], Array], Callable[[Array], Array]]
+_SAME: _Conversion = (lambda part: part, lambda part: part)
+_TRANSPOSED: _Conversion = (lambda part: part.T, lambda part: part.T)
+_BIAS: _Conversion = (_swap_gates, _swap_gates)
+# (in, gates) <-> (gates, in)
+_GATES: _Conversion = (lambda part: _swap_gates(part).T, lambda part: _swap_gates(part.T))
+# (1, width, in, out) <-> (out, in, width)
+_FILTER: _Conversion = (
+    lambda part: part[0].transpose(2, 1, 0),
+    lambda part: part.transpose(2, 1, 0)[None],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +73,7 @@ class Link:
         shape: shape of the complete array.
         dataset_rows: rows of the array.
         weight_rows: rows of the weight.
-        there: converts rows of the array to rows of the weight.
-        back: the inverse.
+        convert: turns rows of the array into rows of the weight, and back.
     """
 
     dataset: str
@@ -93,8 +81,7 @@ class Link:
     shape: tuple[int, ...]
     dataset_rows: slice = field(default_factory=lambda: slice(None))
     weight_rows: slice = field(default_factory=lambda: slice(None))
-    there: Callable[[Array], Array] = _same
-    back: Callable[[Array], Array] = _same
+    convert: _Conversion = _SAME
 
 
 def links(config: BiLmConfig, lstm_names: LstmNames, first_character: int = 0) -> list[Link]:
@@ -113,13 +100,7 @@ def links(config: BiLmConfig, lstm_names: LstmNames, first_character: int = 0) -
     for i, (width, count) in enumerate(tokens.filters):
         weight, filter_shape = f"tokens.convolutions.{i}", (1, width, tokens.char_dim, count)
         table += [
-            Link(
-                f"CNN/W_cnn_{i}",
-                f"{weight}.weight",
-                filter_shape,
-                there=_filter_there,
-                back=_filter_back,
-            ),
+            Link(f"CNN/W_cnn_{i}", f"{weight}.weight", filter_shape, convert=_FILTER),
             Link(f"CNN/b_cnn_{i}", f"{weight}.bias", (count,)),
         ]
     for k in range(tokens.n_highway):
@@ -169,9 +150,7 @@ def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
 
 
 def _matrix(dataset: str, weight: str, shape: tuple[int, ...], rows: slice | None = None) -> Link:
-    return Link(
-        dataset, weight, shape, weight_rows=rows or slice(None), there=_transpose, back=_transpose
-    )
+    return Link(dataset, weight, shape, weight_rows=rows or slice(None), convert=_TRANSPOSED)
 
 
 def _highway_links(k: int, size: int) -> list[Link]:
@@ -189,17 +168,10 @@ def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Lin
     kernel, bias, projection = names
     dim, shape = lstm.projection_dim, (2 * lstm.projection_dim, 4 * lstm.dim)
     table = [
-        Link(
-            kernel,
-            f"{weight}.{part}_weight",
-            shape,
-            dataset_rows=rows,
-            there=_gates_there,
-            back=_gates_back,
-        )
+        Link(kernel, f"{weight}.{part}_weight", shape, dataset_rows=rows, convert=_GATES)
         for part, rows in (("input", slice(0, dim)), ("state", slice(dim, 2 * dim)))
     ]
-    table.append(Link(bias, f"{weight}.bias", shape[1:], there=_swap_gates, back=_swap_gates))
+    table.append(Link(bias, f"{weight}.bias", shape[1:], convert=_BIAS))
     if lstm.projected:
         table.append(_matrix(projection, f"{weight}.projection", (lstm.dim, dim)))
     return table
@@ -244,9 +216,9 @@ def torch_links(
             padded = (shape[0] + first_character, *shape[1:])
             link = Link(name, weight, padded, dataset_rows=slice(first_character, None))
         elif weight.startswith("tokens.highways"):
-            link = Link(name, weight, shape, there=_negate_gate)
+            link = Link(name, weight, shape, convert=(_negate_gate, _negate_gate))
         elif "_layers." in weight and weight.endswith("bias"):
-            link = Link(name, weight, shape, there=without_forget_bias)
+            link = Link(name, weight, shape, convert=_FORGET_BIAS)
         table.append(link)
     return table
 
@@ -257,12 +229,16 @@ def _negate_gate(part: Array) -> Array:
     return np.concatenate([part[:half], -part[half:]])
 
 
-def without_forget_bias(bias: Array) -> Array:
-    """Subtract 1 from the forget gate, the second of four blocks: our LSTM adds it."""
+def _add_to_forget_gate(bias: Array, amount: int) -> Array:
+    """The forget gate is the second of four blocks."""
     cells = len(bias) // 4
     result = bias.copy()
-    result[cells : 2 * cells] -= 1
+    result[cells : 2 * cells] += amount
     return result
+
+
+# Our LSTM adds 1 to the forget gate.
+_FORGET_BIAS = (partial(_add_to_forget_gate, amount=-1), partial(_add_to_forget_gate, amount=1))
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -282,7 +258,7 @@ def linked_weights(config: BiLmConfig, table: Sequence[Link], arrays: Arrays) ->
         array = np.empty(shape, np.float32)
         for link in table:
             if link.weight == name:
-                array[link.weight_rows] = link.there(dataset(link.dataset)[link.dataset_rows])
+                array[link.weight_rows] = link.convert[0](dataset(link.dataset)[link.dataset_rows])
         return array
 
     return LazyWeights(
@@ -325,8 +301,6 @@ def read_bilm(
     *,
     softmax: Arrays | None,
     first_character: int = 0,
-    mixes: Callable[[BiLmConfig], tuple[Mix, ...]] = lambda config: (),
-    notes: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
     """Read a model of bilm-tf, whose arrays have the names of its HDF5 files.
 
@@ -342,7 +316,7 @@ def read_bilm(
     )
     table = links(config, dump_names(config, arrays.shapes), first_character)
     check_arrays(table, arrays, options_name)
-    notes = dict(notes or {})
+    notes: dict[str, Any] = {}
     vocabulary = read_vocabulary(source)
     if softmax is not None and vocabulary is None:
         if softmax is not arrays:  # a file of its own
@@ -362,7 +336,6 @@ def read_bilm(
         alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
         vocabulary=vocabulary if needs_words else None,
         softmax=_read_softmax(softmax, len(vocabulary or ()), config),
-        mixes=mixes(config),
         notes=notes,
         origin=source.name,
         stored_types=frozenset(arrays.types[link.dataset] for link in table),

@@ -13,9 +13,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from elmore._version import __version__
@@ -40,16 +41,9 @@ from elmore.formats.checkpoint import (
 from elmore.formats.containers.arrays import FLOATS, Arrays, check_finite
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.formats.containers.sources import Source
-from elmore.formats.lexicons import (
-    CHARACTERS,
-    VOCABULARY,
-    AlphabetFacts,
-    alphabet_json,
-    read_alphabet,
-    read_words,
-    specials_json,
-    write_lexicons,
-)
+from elmore.formats.dictionaries import read_dictionary
+from elmore.limits import LIMITS
+from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
@@ -61,8 +55,17 @@ _AGAIN = "copy the folder again"
 _FORMAT = FolderFormat(name="elmore", version=1, label="an elmore folder", fix=_AGAIN)
 _SCALES = ".scales"
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
+_CHARACTERS, _VOCABULARY = "characters.dic", "vocab.txt"
 # Larger models are not hashed when they are loaded: that would take more than a second or two.
 _HASHED_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AlphabetJson:
+    """What config.json says about the alphabet."""
+
+    kind: Literal["bytes", "dictionary"]
+    max_chars: Annotated[int, Meta(ge=LIMITS.min_chars, le=LIMITS.max_chars)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,7 @@ class _ConfigJson:
     """What config.json says, besides the format and version."""
 
     config: BiLmConfig
-    alphabet: AlphabetFacts | None = None
+    alphabet: _AlphabetJson | None = None
     vocabulary: Specials = USUAL
     tokenizer: Convention
     precision: Precision = "float32"
@@ -113,7 +116,10 @@ def read(source: Source) -> Checkpoint:
                 f"'{_CONFIG}': a mix has {len(mix.weights)} weights, the model {config.n_layers} "
                 "layers; correct it"
             )
-    vocabulary = read_words(source, facts.vocabulary, manifest)
+    vocabulary = None
+    if _VOCABULARY in manifest:
+        with closing(source.open(_VOCABULARY)) as stream:
+            vocabulary = Vocabulary.from_stream(stream, what=_VOCABULARY, specials=facts.vocabulary)
     numbers = {name: partial(_stored, view, name) for name in wanted}
     layers, dim = (len(config.directions), config.lstm.n_layers), config.lstm.projection_dim
     start = _read_pair(
@@ -123,7 +129,7 @@ def read(source: Source) -> Checkpoint:
     return Checkpoint(
         config=config,
         weights=LazyWeights({name: partial(_dequantized, give) for name, give in numbers.items()}),
-        alphabet=read_alphabet(source, facts.alphabet, manifest),
+        alphabet=_read_alphabet(source, facts.alphabet, manifest),
         vocabulary=vocabulary,
         softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
         mixes=facts.mixes,
@@ -168,19 +174,49 @@ def write(
         (folder / _CONFIG).write_text(
             _config_text(checkpoint, precision), encoding="utf-8", newline="\n"
         )
-        write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
+        _write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
         # Last: without its manifest an unfinished folder is refused.
         text = json.dumps({**_FORMAT.head(), "files": file_entries(folder)}, indent=2)
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
+def _write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabulary | None) -> None:
+    """Write characters and words; one that does not fit on a line of text is a `ConfigError`."""
+    if isinstance(alphabet, DictionaryAlphabet):
+        for symbol in alphabet.symbols:
+            if not symbol or "\n" in symbol or symbol.endswith("\r"):
+                raise ConfigError(f"the character {symbol!r} cannot be stored; leave it out")
+        lines = "".join(f"{symbol}\t{k}\n" for k, symbol in enumerate(alphabet.symbols))
+        (folder / _CHARACTERS).write_bytes(lines.encode("utf-8"))
+    if vocabulary is not None:
+        for word in vocabulary:
+            # The reader strips these, so the word would come back as another one.
+            if not word or "\n" in word or word != word.strip(" \t\r"):
+                raise ConfigError(f"the word {word!r} cannot be stored; leave it out")
+        (folder / _VOCABULARY).write_bytes(vocabulary.to_bytes())
+
+
+def _read_alphabet(source: Source, facts: _AlphabetJson | None, files: set[str]) -> Alphabet | None:
+    if facts is None:
+        return None
+    if facts.kind == ByteAlphabet.kind:
+        return ByteAlphabet(facts.max_chars)
+    if _CHARACTERS not in files:
+        raise FormatError(f"'{source.name}' has no {_CHARACTERS}; {_AGAIN}")
+    try:
+        return DictionaryAlphabet(read_dictionary(source, _CHARACTERS), facts.max_chars)
+    except ConfigError as error:
+        raise FormatError(f"'{_CHARACTERS}': {error}") from None
+
+
 def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
+    alphabet, vocabulary = checkpoint.alphabet, checkpoint.vocabulary
     data = {
         **_FORMAT.head(),
         "elmore": __version__,
         "config": dataclasses.asdict(checkpoint.config),
-        "alphabet": alphabet_json(checkpoint.alphabet),
-        **specials_json(checkpoint.vocabulary),
+        "alphabet": alphabet and {"kind": alphabet.kind, "max_chars": alphabet.max_chars},
+        **({"vocabulary": asdict(vocabulary.specials)} if vocabulary else {}),
         "tokenizer": checkpoint.tokenizer,
         "precision": precision,
         "softmax_cutoffs": [] if checkpoint.softmax is None else list(checkpoint.softmax.cutoffs),
@@ -204,7 +240,7 @@ def _check_manifest(source: Source) -> set[str]:
     if not {_CONFIG, _MODEL} <= files.keys():
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
     # A lexicon that was added later would change the vectors without an error.
-    for name in (VOCABULARY, CHARACTERS):
+    for name in (_VOCABULARY, _CHARACTERS):
         if name in source.names() and name not in files:
             raise FormatError(
                 f"'{source.name}/{name}' is not in the manifest; remove it or convert again"

@@ -22,7 +22,7 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
 from elmore.formats.containers.torch_files import read_state_dict
-from elmore.formats.lexicons import read_dictionary
+from elmore.formats.dictionaries import read_dictionary
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 

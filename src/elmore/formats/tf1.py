@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from elmore.base.messages import shown
@@ -77,16 +77,16 @@ def read(source: Source) -> Checkpoint:
         )
     # Inference graphs put a row of zeros before the characters, for padded positions.
     padded = (arrays.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
-    return read_bilm(
+    checkpoint = read_bilm(
         source,
         arrays,
         options,
         options_name,
         softmax=arrays if "softmax/b" in arrays.shapes else None,
         first_character=int(padded),
-        mixes=partial(_read_mixes, bundle),
-        notes={"checkpoint": prefix},
     )
+    notes = {**checkpoint.notes, "checkpoint": prefix}
+    return replace(checkpoint, mixes=_read_mixes(bundle, checkpoint.config), notes=notes)
 
 
 def _choose(source: Source) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import ipaddress
 import logging
 import re
 import time
@@ -160,25 +159,21 @@ def _attempt(address: str, part: Path, option: ProgressOption) -> None:
             _receive(response, part, arrived, option)
     except urllib.error.HTTPError as error:
         error.close()
-        _refused(error, address, part, arrived)
+        if error.code == 416 and arrived:  # nothing after our last byte: complete, or changed
+            if error.headers.get("Content-Range") == f"bytes */{arrived}":
+                return
+            _discard(part)
+            raise _Interrupted("the file has changed on the server") from None
+        what = f"{error.code} {shown(error.reason, 40)}".strip()
+        if error.code in _TEMPORARY:
+            raise _Interrupted(what) from None
+        raise _NotThere(f"{shown(address, 130)} answers {what}") from None
     except urllib.error.URLError as error:  # no connection was made: hardly worth another attempt
         raise _NotThere(f"{shown(address, 130)}: {shown(_reason(error.reason), 100)}") from None
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, ElmoreError):
             raise
         raise _Interrupted(_reason(error)) from None
-
-
-def _refused(error: urllib.error.HTTPError, address: str, part: Path, arrived: int) -> None:
-    if error.code == 416 and arrived:  # nothing after our last byte: complete, or changed
-        if error.headers.get("Content-Range") == f"bytes */{arrived}":
-            return
-        _discard(part)
-        raise _Interrupted("the file has changed on the server")
-    what = f"{error.code} {shown(error.reason, 40)}".strip()
-    if error.code in _TEMPORARY:
-        raise _Interrupted(what)
-    raise _NotThere(f"{shown(address, 130)} answers {what}")
 
 
 def _receive(response: Any, part: Path, arrived: int, option: ProgressOption) -> None:
@@ -193,7 +188,6 @@ def _receive(response: Any, part: Path, arrived: int, option: ProgressOption) ->
     length = headers.get("Content-Length", "")
     total = size + int(length) if length.isdigit() else None
     name = part.name.removesuffix(".download")
-    _check_size(name, total or 0)
     progress = progress_of(option, unit="B", total=total, name=name, delay=0)
     progress.update(size)
     try:
@@ -206,7 +200,11 @@ def _receive(response: Any, part: Path, arrived: int, option: ProgressOption) ->
             # read() would lose the bytes before a timeout.
             while block := _block(response):
                 size += len(block)
-                _check_size(name, size)
+                if max(size, total or 0) > LIMITS.model_bytes:
+                    raise FormatError(
+                        f"'{shown(name, 60)}' has over {LIMITS.model_bytes} bytes, more than any "
+                        "model; is it the right address?"
+                    )
                 stream.write(block)
                 stream.flush()  # so that it survives if we are killed
                 progress.update(len(block))
@@ -224,15 +222,6 @@ def _block(response: Any) -> bytes:
     except OSError as error:
         raise _Interrupted(_reason(error)) from None
     return data
-
-
-def _check_size(name: str, size: int) -> None:
-    """Refuse a file that is too large before it comes, not after gigabytes of it."""
-    if size > LIMITS.model_bytes:
-        raise FormatError(
-            f"'{shown(name, 60)}' has {size} bytes or more, allowed are {LIMITS.model_bytes}; is "
-            "it the right address?"
-        )
 
 
 def _check(address: str, part: Path, checksum: str | None) -> None:
@@ -264,29 +253,22 @@ class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
-        try:
+        with fp:
             # A remote host must not send us to a service of this machine.
             _check_address(newurl, local=_is_local(req.full_url))
-        except _NotThere:
-            fp.close()
-            raise
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _check_address(address: str, *, local: bool = True) -> None:
     """Refuse addresses that others could tamper with; plain http only inside this machine."""
     is_https = address.startswith("https://") and urllib.parse.urlsplit(address).hostname
-    if is_https or (local and address.startswith("http://") and _is_local(address)):
-        return
-    raise _NotThere(f"'{shown(address, 120)}' is not an https address, and only https is allowed")
+    if not is_https and not (local and _is_local(address)):
+        raise _NotThere(f"'{shown(address, 120)}' is not an https address; only https is allowed")
 
 
 def _is_local(address: str) -> bool:
-    host = urllib.parse.urlsplit(address).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    local = ("localhost", "127.0.0.1", "::1")
+    return address.startswith("http://") and urllib.parse.urlsplit(address).hostname in local
 
 
 def _reason(error: object) -> str:

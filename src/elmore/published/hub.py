@@ -122,29 +122,18 @@ def prune(models: Sequence[Published] | None, *, dry_run: bool = False) -> list[
         models: whose downloads to delete; None for those of all models and of other addresses.
         dry_run: delete nothing.
     """
-    folders = [
-        folder
-        for kind in ("models", "files")
-        for folder in sorted(home().glob(f"{kind}/*"))
-        if folder.is_dir()
-    ]
-    names = None if models is None else {_folder(model) for model in models}
-    gone = [folder for folder in folders if names is None or folder in names]
-    left = [
-        path
-        for folder in folders
-        if folder not in gone
-        for path in sorted(folder.glob("*.download*"))
-    ]
-    if not dry_run:
-        for path in (*gone, *left):
-            folder = path if path in gone else path.parent
-            # The lock waits for a download that is running now.
-            with _Shelf(folder).locked():
-                if path == folder:
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
+    folders = [*sorted(home().glob("models/*/")), *sorted(home().glob("files/*/"))]
+    names = folders if models is None else [_folder(model) for model in models]
+    gone = [folder for folder in folders if folder in names]
+    kept = (folder for folder in folders if folder not in names)
+    left = [path for folder in kept for path in sorted(folder.glob("*.download*"))]
+    for path in () if dry_run else (*gone, *left):
+        # The lock waits for a download that is running now.
+        with _Shelf(path if path in gone else path.parent).locked():
+            if path in gone:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
     return [*gone, *left]
 
 

@@ -6,9 +6,10 @@ import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from elmore.base.io import open_checked, read_lines
@@ -37,7 +38,7 @@ class Specials:
     begin: str = BEGIN
     end: str = END
     unknown: str = UNKNOWN
-    longest: int | None = None
+    longest: Annotated[int, Meta(ge=1, le=LIMITS.max_chars)] | None = None
 
 
 USUAL = Specials()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 
-__all__ = ["FLOATS", "Arrays", "check_finite", "from_bfloat16"]
+__all__ = ["FLOATS", "Arrays", "check_finite", "from_bytes", "item_size"]
 
 # Types that `floats` converts.
 FLOATS = ("float16", "float32", "float64", "bfloat16")
@@ -106,6 +106,14 @@ def check_finite(values: NDArray[Any], *, what: str, name: str) -> None:
             )
 
 
-def from_bfloat16(raw: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """A bfloat16 is the upper half of a float32."""
-    return (raw.astype(np.uint32) << 16).view(np.float32)
+def from_bytes(data: bytes, kind: str) -> NDArray[Any]:
+    """Little-endian numbers of a type as numpy calls it, or "bfloat16"."""
+    if kind != "bfloat16":
+        return np.frombuffer(data, np.dtype(kind).newbyteorder("<"))
+    # A bfloat16 is the upper half of a float32.
+    return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+
+
+def item_size(kind: str) -> int:
+    """The bytes of a number of a type as numpy calls it, or "bfloat16"."""
+    return 2 if kind == "bfloat16" else np.dtype(kind).itemsize

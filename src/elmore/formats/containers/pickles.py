@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.errors import FormatError
+from elmore.formats.containers.arrays import item_size
 from elmore.limits import LIMITS
 
 __all__ = ["NumpyArray", "Storage", "Tensor", "read_storage", "unpickle"]
@@ -52,7 +53,7 @@ class Storage:
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        return self.count * (2 if self.kind == "bfloat16" else np.dtype(self.kind).itemsize)
+        return self.count * item_size(self.kind)
 
 
 @dataclass(frozen=True, slots=True)

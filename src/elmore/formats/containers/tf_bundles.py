@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.errors import FormatError
-from elmore.formats.containers.arrays import Arrays, from_bfloat16
+from elmore.formats.containers.arrays import Arrays, from_bytes, item_size
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 
@@ -94,11 +94,7 @@ def open_bundle(source: Source, prefix: str) -> Arrays:
             data = shard.read(variable.size)
             if masked_crc32c(data) != variable.checksum:
                 raise _damaged(what, f"{shown(name, 60)} differs from its checksum")
-            if variable.kind == "bfloat16":
-                raw: NDArray[Any] = from_bfloat16(np.frombuffer(data, "<u2"))
-            else:
-                raw = np.frombuffer(data, np.dtype(variable.kind).newbyteorder("<"))
-            return raw.reshape(variable.shape)
+            return from_bytes(data, variable.kind).reshape(variable.shape)
 
         return Arrays(
             what,
@@ -129,10 +125,8 @@ def _entry(data: bytes) -> _Variable:
     kind = _TYPES.get(number, f"of type {number}")
     if 7 in fields:
         kind = "split into slices"
-    elif number in _TYPES:
-        item = 2 if kind == "bfloat16" else np.dtype(kind).itemsize
-        if math.prod(shape) * item != size or len(shape) > 8:
-            raise ValueError(f"an array of shape {shown(shape, 40)} in {size} bytes")
+    elif number in _TYPES and (math.prod(shape) * item_size(kind) != size or len(shape) > 8):
+        raise ValueError(f"an array of shape {shown(shape, 40)} in {size} bytes")
     places = (_number(fields, 3), _number(fields, 4))
     return _Variable(kind, shape, *places, size, _number(fields, 6))
 
@@ -237,87 +231,57 @@ def _damaged(what: str, problem: str) -> FormatError:
 # CRC-32C (Castagnoli), fast enough for complete models.
 # Neither numpy nor the standard library has it, and a loop over bytes would take minutes. A CRC is
 # linear: the remainder of A followed by B is that of A, shifted by the length of B, plus that of B.
-# So the bytes are cut into many short lanes that advance together, and the remainders of neighbours
-# are then joined in pairs.
+# So the bytes are cut into many short lanes that advance together, and are then joined.
 
 _POLYNOMIAL = 0x82F63B78  # bits in reverse order
-_LANE = 64  # bytes of a lane
-_BLOCK = 1 << 20
+_LANE = 64  # words of four bytes in a lane; a power of two
+_BLOCK = 1 << 20  # words that are computed at a time
 # A checksum starts from all ones, which is the state after these bytes. Zeros before them change
-# nothing, so that any data can be filled up to a complete block.
+# nothing, so that any data can be filled up to complete lanes.
 _START = np.frombuffer(bytes.fromhex("54641f64"), np.uint8)
 _MASK_DELTA = 0xA282EAD8  # LevelDB masks checksums, because data may contain checksums
 
 Words = NDArray[np.uint32]
 
 
-def crc32c(data: bytes | NDArray[np.uint8]) -> int:
+def crc32c(data: bytes) -> int:
     """The checksum of some bytes."""
-    flat = np.concatenate([_START, np.frombuffer(data, np.uint8)])
-    state = 0
-    for start in range(-(-len(flat) % _BLOCK), len(flat), _BLOCK):  # only the first may be short
-        part = flat[max(start, 0) : start + _BLOCK]
-        size = max(_LANE, 1 << (len(part) - 1).bit_length())
-        block = np.zeros(size, np.uint8)
-        block[size - len(part) :] = part
-        words = block.view("<u4")
-        words[0] ^= np.uint32(state)
-        state = _remainder(words)
-    return state ^ 0xFFFFFFFF
+    one_word, one_lane = _tables()
+    words = np.zeros(-(-(len(data) + 4) // (4 * _LANE)) * _LANE, "<u4")
+    flat = words.view(np.uint8)
+    flat[len(flat) - len(data) :] = np.frombuffer(data, np.uint8)
+    flat[len(flat) - len(data) - 4 : len(flat) - len(data)] = _START
+    total = 0
+    for start in range(0, len(words), _BLOCK):
+        lanes = words[start : start + _BLOCK].reshape(-1, _LANE)
+        state = np.zeros(len(lanes), np.uint32)
+        for column in np.ascontiguousarray(lanes.T):
+            state = _shift(state ^ column, one_word)
+        for remainder in state.tolist():
+            total = _shift(total, one_lane) ^ remainder
+    return total ^ 0xFFFFFFFF
 
 
-def masked_crc32c(data: bytes | NDArray[np.uint8]) -> int:
+def masked_crc32c(data: bytes) -> int:
     """The checksum as TensorFlow and LevelDB store it."""
     crc = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def _remainder(block: Words) -> int:
-    """The remainder of a block whose number of lanes is a power of two."""
-    low, high = _half_tables()
-    lanes = np.ascontiguousarray(block.reshape(-1, _LANE // 4).T)
-    state = np.zeros(lanes.shape[1], np.uint32)
-    for words in lanes:
-        state ^= words
-        state = low[state & 0xFFFF] ^ high[state >> 16]
-    length = _LANE
-    while len(state) > 1:
-        state = _shift(state[::2], length) ^ state[1::2]
-        length *= 2
-    return int(state[0])
-
-
-def _shift(state: Words, length: int) -> Words:
-    """Shift remainders by `length` zero bytes."""
-    tables = _shift_tables(length)
-    return np.asarray(
-        tables[0][state & 255]
-        ^ tables[1][(state >> 8) & 255]
-        ^ tables[2][(state >> 16) & 255]
-        ^ tables[3][state >> 24]
-    )
+def _shift(state: Any, tables: Any) -> Any:
+    """Shift remainders by zero bytes; one table for each half of a remainder."""
+    low, high = tables
+    return low[state & 0xFFFF] ^ high[state >> 16]
 
 
 @functools.cache
-def _half_tables() -> tuple[Words, Words]:
-    """The lower and the upper half of a state after four zero bytes."""
+def _tables() -> tuple[Words, list[list[int]]]:
+    """What `_shift` needs to pass the zeros of a word, and of a lane."""
     halves = np.arange(1 << 16, dtype=np.uint32)
-    return _past_zeros(halves), _past_zeros(halves << np.uint32(16))
-
-
-@functools.cache
-def _shift_tables(length: int) -> tuple[Words, ...]:
-    """Tables for the four bytes of a state; `length` is a power of two and at least 4."""
-    starts = [np.arange(256, dtype=np.uint32) << np.uint32(8 * k) for k in range(4)]
-    if length == 4:
-        return tuple(_past_zeros(start) for start in starts)
-    half = length // 2
-    return tuple(_shift(_shift(start, half), half) for start in starts)
-
-
-def _past_zeros(state: Words) -> Words:
-    """States after four zero bytes, bit by bit."""
-    one, polynomial = np.uint32(1), np.uint32(_POLYNOMIAL)
-    for _ in range(32):
-        state = (state >> one) ^ np.where(state & one, polynomial, np.uint32(0))
-    return state
+    word = np.stack([halves, halves << np.uint32(16)])
+    for _ in range(32):  # bit by bit
+        word = (word >> np.uint32(1)) ^ np.where(word & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
+    lane = word
+    for _ in range(_LANE.bit_length() - 1):  # 1 word, 2 words, 4 words ...
+        lane = _shift(lane, lane)
+    return word, lane.tolist()

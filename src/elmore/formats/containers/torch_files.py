@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.formats.containers.archives import zip_source
-from elmore.formats.containers.arrays import Arrays, from_bfloat16
+from elmore.formats.containers.arrays import Arrays, from_bytes
 from elmore.formats.containers.pickles import NumpyArray, Storage, Tensor, read_storage, unpickle
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
@@ -173,11 +173,7 @@ def _array(tensor: Tensor, numbers: _Numbers) -> NDArray[Any]:
     data, kind = numbers(tensor.storage), tensor.storage.kind
     if len(data) != tensor.storage.size:
         raise FormatError(f"storage {shown(tensor.storage.key, 40)} is too short; copy it again")
-    flat: NDArray[Any]
-    if kind == "bfloat16":
-        flat = from_bfloat16(np.frombuffer(data, "<u2"))
-    else:
-        flat = np.frombuffer(data, np.dtype(kind).newbyteorder("<"))
+    flat = from_bytes(data, kind)
     if not math.prod(tensor.shape):
         return np.zeros(tensor.shape, flat.dtype)
     strides = tuple(step * flat.itemsize for step in tensor.strides)
