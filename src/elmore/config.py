@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from elmore.base.json import from_json
 from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
@@ -19,7 +18,6 @@ __all__ = [
     "Precision",
     "TokenEncoderConfig",
     "count_parameters",
-    "filters_from_json",
     "weight_shapes",
 ]
 
@@ -238,11 +236,6 @@ def weight_shapes(config: BiLmConfig) -> dict[str, tuple[int, ...]]:
 def count_parameters(config: BiLmConfig) -> int:
     """Count the numbers in all weights of a biLM."""
     return sum(math.prod(shape) for shape in weight_shapes(config).values())
-
-
-def filters_from_json(value: Any, *, what: str) -> tuple[tuple[int, int], ...]:
-    """Check and freeze a list of [width, count] pairs."""
-    return from_json(tuple[tuple[int, int], ...], value, what=what, key="filters")
 
 
 def _check_count(name: str, value: int, low: int, high: int) -> None:

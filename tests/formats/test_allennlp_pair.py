@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import tracemalloc
@@ -21,7 +20,7 @@ from elmore.config import weight_shapes
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats import allennlp_hdf5
-from elmore.formats.checkpoint import Checkpoint, Softmax
+from elmore.formats.checkpoint import Checkpoint
 from elmore.text.vocabulary import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "."]
@@ -71,34 +70,6 @@ def test_write_and_read(name: str, tmp_path: Path) -> None:
             a.visititems(lambda n, x: names.append(n) if isinstance(x, h5py.Dataset) else None)
             assert all(np.array_equal(a[n][...], b[n][...]) for n in names)
             assert all(b[n].dtype == np.float32 for n in names)
-
-
-def test_softmax_and_vocabulary_round_trip(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    softmax = Softmax(
-        rng.standard_normal((5, 16)).astype(np.float32), rng.standard_normal(5).astype(np.float32)
-    )
-    full = dataclasses.replace(tiny_checkpoint, softmax=softmax, vocabulary=Vocabulary(WORDS))
-    allennlp_hdf5.write(full, tmp_path / "written")
-    again = read_checkpoint(tmp_path / "written")
-    assert again.vocabulary == full.vocabulary
-    assert again.softmax is not None
-    np.testing.assert_array_equal(again.softmax.weight, softmax.weight)
-    np.testing.assert_array_equal(again.softmax.bias, softmax.bias)
-    assert same_weights(full, again)
-
-
-def test_models_without_a_place_in_these_files(tmp_path: Path) -> None:
-    words = make_checkpoint(tmp_path / "w", make_options(n_words=5), WORDS)
-    tokens = dataclasses.replace(words.config.tokens, projected=True)
-    config = dataclasses.replace(words.config, tokens=tokens)
-    weights = dict(words.weights)
-    weights["tokens.projection.weight"] = np.zeros((16, 16), np.float32)
-    weights["tokens.projection.bias"] = np.zeros(16, np.float32)
-    projected = dataclasses.replace(words, config=config, weights=weights)
-    with pytest.raises(ConfigError, match=r"projects its word vectors.*use --to folder"):
-        allennlp_hdf5.write(projected, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 # Edge cases --------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import tarfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from elmore.errors import FormatError
 from elmore.formats.containers import archives
 from elmore.formats.containers.sources import files_source, folder_source
 from elmore.formats.detect import open_source
-from elmore.limits import LIMITS
 
 WEIGHTS = np.random.default_rng(0).bytes(3 << 20)
 FILES = {"options.json": b"{}", "weights.hdf5": WEIGHTS, "vocab.txt": b"a\nb\n", "empty": b""}
@@ -108,15 +106,6 @@ def test_members_are_only_doubtful_when_wanted(tmp_path: Path) -> None:
         assert source.read("options.json", 10) == b"{}"
         with pytest.raises(FormatError, match=r"'a/README' and 'b/README'"):
             source.read("README", 10)
-
-
-@pytest.mark.parametrize("maker", ["zip", "tar gz"])
-def test_bombs_are_refused(maker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = MAKERS[maker](tmp_path / "x")
-    limits = replace(LIMITS, archive_ratio=0, archive_ratio_from=1 << 20)
-    monkeypatch.setattr(archives, "LIMITS", limits)
-    with pytest.raises(FormatError, match="times its"):
-        open_source(path)
 
 
 def test_files_source(tmp_path: Path) -> None:

@@ -186,21 +186,15 @@ def edited_options(**lstm: object) -> Callable[[Path], None]:
 
 FILES: dict[str, Callable[[Path], object]] = {
     "shard gone": lambda folder: (folder / SHARD).unlink(),
-    "shard empty": lambda folder: (folder / SHARD).write_bytes(b""),
     "shard of a terabyte": sparse,
     "shard that leads out": linked,
     "shard that is a folder": lambda folder: ((folder / SHARD).unlink(), (folder / SHARD).mkdir()),
-    "shards exchanged": lambda folder: (folder / SHARD).rename(
-        folder / f"{PREFIX}.data-00001-of-00002"
-    ),
     "index gone": lambda folder: (folder / f"{PREFIX}.index").unlink(),
     "index that leads out": lambda folder: (
         (folder / f"{PREFIX}.index").unlink(),
         (folder / f"{PREFIX}.index").symlink_to("../secret.txt"),
     ),
     "options of 2^31 units": edited_options(dim=1 << 31),
-    "options of more layers": edited_options(n_layers=2),
-    "options of text": lambda folder: (folder / "options.json").write_text("lstm"),
     "a vocabulary of one word": lambda folder: (folder / "vocab.txt").write_text("<S>\n"),
 }
 

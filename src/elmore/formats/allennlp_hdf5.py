@@ -42,12 +42,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def sniff(source: Source) -> bool:
     """Whether there are options and HDF5 weights."""
-    return find_options(source) is not None and _find_weights(source) is not None
+    return find_options(source.names()) is not None and _find_weights(source) is not None
 
 
 def read(source: Source) -> Checkpoint:
     """Read options, weights and, if present, vocabulary and softmax."""
-    options_name, weights_name = find_options(source), _find_weights(source)
+    options_name, weights_name = find_options(source.names()), _find_weights(source)
     if options_name is None or weights_name is None:
         missing = "options.json" if options_name is None else "*.hdf5 weights"
         raise FormatError(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from elmore.base.io import decompressed
 from elmore.base.json import Whole, from_json, parse_json
-from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
+from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
@@ -36,9 +36,9 @@ N_CHARACTERS = 261
 # The files ----------------------------------------------------------------------------------------
 
 
-def find_options(source: Source) -> str | None:
+def find_options(names: Sequence[str]) -> str | None:
     """Name of the options file, unless there is none or more than one could be meant."""
-    return _usual_or_only(source.names(), ("options.json",), "", ("options.json",))
+    return _usual_or_only(names, ("options.json",), "", ("options.json",))
 
 
 def read_options(source: Source, name: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def read_options(source: Source, name: str) -> dict[str, Any]:
     return parse_json(data, what=name)
 
 
-def find_vocabulary(names: tuple[str, ...]) -> str | None:
+def find_vocabulary(names: Sequence[str]) -> str | None:
     """Name of the vocabulary, unless there is none or more than one could be meant."""
     # Folders may hold vocabularies of other models too: a usual name wins, and of several
     # unusual ones none is guessed.
@@ -59,7 +59,7 @@ def find_vocabulary(names: tuple[str, ...]) -> str | None:
 
 
 def _usual_or_only(
-    names: tuple[str, ...], usual: tuple[str, ...], start: str, ends: tuple[str, ...]
+    names: Sequence[str], usual: tuple[str, ...], start: str, ends: tuple[str, ...]
 ) -> str | None:
     found = [name for name in names if name.startswith(start) and name.endswith(ends)]
     return next((name for name in usual if name in names), found[0] if len(found) == 1 else None)
@@ -131,6 +131,10 @@ class Section:
         """The clip at a key; missing, null and 0 all mean none (0 as in AllenNLP)."""
         return self.value(key, float, None) or None
 
+    def filters(self) -> tuple[tuple[int, int], ...]:
+        """The (width, count) pairs of the characters' convolutions."""
+        return tuple(self.value("filters", tuple[tuple[int, int], ...]))
+
     def activation(self, *default: str) -> Any:
         """The activation of the characters' convolutions."""
         return self.value("activation", Literal["relu", "tanh"], *default)
@@ -175,7 +179,7 @@ def config_from_options(
 
 
 def _characters(section: Section, dim: int) -> TokenEncoderConfig:
-    filters = filters_from_json(section.data.get("filters"), what=f"char_cnn of '{section.what}'")
+    filters = section.filters()
     # Another number means another alphabet, whose ids we could not make.
     n_characters = section.number("n_characters", N_CHARACTERS + 1)
     if n_characters not in (N_CHARACTERS, N_CHARACTERS + 1):

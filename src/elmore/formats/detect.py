@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, ModelNotFound
-from elmore.formats.bilm_options import find_vocabulary
+from elmore.formats.bilm_options import find_options, find_vocabulary
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, files_source, folder_source
 
@@ -162,38 +162,27 @@ def _open_named_file(path: Path) -> Source:
     """Open a model of which one file was named; the others are in the same folder."""
     prefix = _prefix(path)
     if prefix is not None:
-        options = _options(path, [prefix.with_name("options.json"), _sibling_options(prefix)])
-        named = _shards(prefix) | ({} if options is None else {"options.json": options})
+        name = find_options(_names(prefix.parent))
+        named = _shards(prefix) | ({"options.json": prefix.with_name(name)} if name else {})
         return files_source(_with_neighbours(prefix, named))
     if path.suffix in _PICKLES:
         config = path.with_name("config.json")
         named = {"weights.th": path} | ({"config.json": config} if config.is_file() else {})
         return files_source(named)
+    options = path.with_name(path.name.replace("weights", "options")).with_suffix(".json")
+    weights = path
     if path.suffix == ".json":
         weights = path.with_name(path.name.replace("options", "weights")).with_suffix(".hdf5")
-        options = path
-    else:
-        weights = path
-        likely = path.with_name(path.name.replace("weights", "options")).with_suffix(".json")
-        options = _options(path, [likely, path.with_name("options.json")])
+    elif not options.is_file():
+        options = path.with_name("options.json")
     # Not guessed from other JSON files: with wrong options a model may load and give wrong
     # vectors.
-    if options is None or not (options.is_file() and weights.is_file()):
+    if not (options.is_file() and weights.is_file()):
         raise ModelNotFound(
             f"'{path}' is one of two files and the other is missing; pass (options, weights)"
         )
     named = {"options.json": options, "weights.hdf5": weights}
     return files_source(_with_neighbours(weights, named))
-
-
-def _options(path: Path, likely: list[Path | None]) -> Path | None:
-    return next((p for p in likely if p is not None and p != path and p.is_file()), None)
-
-
-def _sibling_options(prefix: Path) -> Path | None:
-    """The only options file beside a checkpoint, such as `elmo_…_options.json`."""
-    found = [name for name in _names(prefix.parent) if name.endswith("options.json")]
-    return prefix.with_name(found[0]) if len(found) == 1 else None
 
 
 def _prefix(path: Path) -> Path | None:
@@ -228,7 +217,7 @@ def _with_neighbours(weights: Path, named: dict[str, Path]) -> dict[str, Path]:
         alone = len(outputs) == 1 and len(arrays) == 2
         if twin in outputs or alone:
             found["softmax.hdf5"] = weights.with_name(twin if twin in outputs else outputs[0])
-    vocabulary = find_vocabulary(tuple(names))
+    vocabulary = find_vocabulary(names)
     if vocabulary is not None:
         found["vocab.txt"] = weights.with_name(vocabulary)
     elif "vocab.txt" not in named:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
+from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import Section, read_languages
 from elmore.formats.bilm_weights import check_arrays, linked_weights, torch_links
@@ -193,7 +193,8 @@ def _config(
             word_dim=section.number("word_dim"),
             # Only the CNN cuts words after so many characters.
             max_chars=section.number("max_characters_per_token") if kind == "cnn" else 50,
-            **(_characters(section, n_characters) if n_characters else {}),
+            **(_characters(section) if n_characters else {}),
+            n_characters=n_characters,
         )
         encoder = Section(architecture, what).section("encoder")
         return BiLmConfig(tokens=tokens, lstm=_lstm(encoder))
@@ -201,12 +202,10 @@ def _config(
         raise FormatError(f"'{what}': {error}") from None
 
 
-def _characters(section: Section, n_characters: int) -> dict[str, Any]:
-    what = f"token_embedder of '{section.what}'"
+def _characters(section: Section) -> dict[str, Any]:
     return {
-        "n_characters": n_characters,
         "char_dim": section.number("char_dim"),
-        "filters": filters_from_json(section.data.get("filters"), what=what),
+        "filters": section.filters(),
         "activation": section.activation(),
         "n_highway": section.number("n_highway"),
     }

@@ -65,7 +65,7 @@ def read(source: Source) -> Checkpoint:
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
     arrays = bundle.renamed(_canonical_names(bundle.shapes, prefix))
-    options_name = find_options(source)
+    options_name = find_options(source.names())
     if options_name is not None:
         options = read_options(source, options_name)
     elif any(name.endswith(_MIX) for name in bundle.shapes):
