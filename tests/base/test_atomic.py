@@ -391,5 +391,9 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
         raise ZeroDivisionError
     with locked(path, "still held after a failure"):
         pass
-    with pytest.raises(ElmoreError, match="cannot write"), locked(path / "no" / "lock", ""):
-        pass
+    (tmp_path / "file").write_bytes(b"not ours")
+    (tmp_path / "link").symlink_to("file")  # planted
+    for bad in (path / "no" / "lock", tmp_path / "link"):
+        with pytest.raises(ElmoreError, match="cannot write"), locked(bad, ""):
+            pass
+    assert (tmp_path / "file").read_bytes() == b"not ours"

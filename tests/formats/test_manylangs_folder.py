@@ -196,6 +196,12 @@ def test_broken_folders(what: str, tmp_path: Path) -> None:
     assert len(text) <= 300
 
 
+def test_names_of_layers_in_upper_case(tmp_path: Path) -> None:
+    folder = shutil.copytree(DATA / "manylangs_both", tmp_path / "model")
+    edit_json("tiny.json", encoder__name="ELMo", token_embedder__name="CNN")(folder)
+    assert read_checkpoint(folder).config == read_checkpoint(DATA / "manylangs_both").config
+
+
 def test_a_symbol_of_white_space_is_the_ideographic_space(tmp_path: Path) -> None:
     """The original strips it away and takes the line for that of U+3000."""
     folder = shutil.copytree(DATA / "manylangs_both", tmp_path / "model")

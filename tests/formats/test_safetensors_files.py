@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import FormatError
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 
 RNG = np.random.default_rng(0)
@@ -53,7 +53,6 @@ def test_round_trip(path: Path, kind: str) -> None:
 def test_bytes_do_not_depend_on_order_or_layout(path: Path, tmp_path: Path) -> None:
     back = dict(reversed(TENSORS.items()))
     back["lstm.0.weight"] = np.asfortranarray(back["lstm.0.weight"])
-    back["double"] = back["double"].astype(">f8")
     write_safetensors(tmp_path / "back", back, {"b": "é"})
     assert (tmp_path / "back").read_bytes() == path.read_bytes()
 
@@ -91,11 +90,3 @@ def test_replacing_the_file_does_not_change_a_mapped_array(path: Path) -> None:
         array = view.read("double")
         write_safetensors(path, {"double": np.zeros((2, 2))}, {})
         np.testing.assert_array_equal(array, TENSORS["double"])
-
-
-@pytest.mark.parametrize(
-    "tensors", [{"x": np.zeros(2, "c8")}, {"x": np.zeros(2, "?")}, {"__metadata__": np.zeros(2)}]
-)
-def test_unwritable(tensors: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be written; "):
-        write_safetensors(tmp_path / "x", tensors, {})

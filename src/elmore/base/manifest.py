@@ -15,6 +15,10 @@ from elmore.errors import FormatError
 __all__ = ["FolderFormat", "check_file", "check_size", "check_sum", "file_entries"]
 
 
+# What `owns` reads: the largest is that of a corpus, with 26,000 shards in 4 MiB.
+_MANIFEST_BYTES = 1 << 27
+
+
 @dataclass(frozen=True, kw_only=True)
 class FolderFormat:
     """A format of ours, as its manifests state it.
@@ -59,7 +63,7 @@ class FolderFormat:
             more: names that may be there although they are not listed.
         """
         try:
-            stated = read_json(folder / manifest, follow=False)
+            stated = read_json(folder / manifest, max_bytes=_MANIFEST_BYTES, follow=False)
             self.check(stated, what=manifest)
             found = {entry.name for entry in folder.iterdir()}
         except (FormatError, OSError):

@@ -13,7 +13,7 @@ from typing import Any
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
-from elmore.formats.bilm_options import config_from_options, options_from_sizes
+from elmore.formats.bilm_options import config_from_options, options_from_shapes
 from elmore.formats.bilm_weights import check_arrays, linked_weights, torch_links
 from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.containers.arrays import Arrays
@@ -154,26 +154,11 @@ def _options_from_shapes(shapes: Shapes, what: str) -> dict[str, Any]:
             found.append(shape)
         return found
 
-    embedding = shapes[_CHARACTERS]
-    filters = numbered(f"{_TOKENS}char_conv_{{}}.weight")
-    projections = numbered(f"{_LAYER.format('forward', '{}')}.state_projection.weight")
-    matrices = [embedding, *projections]
-    if (
-        not filters
-        or not projections
-        or any(len(shape) != 2 for shape in matrices)
-        or any(len(shape) != 3 for shape in filters)
-    ):
-        raise FormatError(
-            f"'{what}' has an ELMo of unknown shapes; put its options file into the folder "
-            "and name it in config.json"
-        )
-    return options_from_sizes(
-        dim=projections[0][1],
-        projection_dim=projections[0][0],
-        n_layers=len(projections),
-        char_dim=embedding[1],
-        filters=[[shape[2], shape[0]] for shape in filters],
+    return options_from_shapes(
+        what,
+        embedding=shapes[_CHARACTERS],
+        projections=numbered(f"{_LAYER.format('forward', '{}')}.state_projection.weight"),
+        filters=numbered(f"{_TOKENS}char_conv_{{}}.weight"),
         n_highway=len(numbered(f"{_TOKENS}_highways._layers.{{}}.weight")),
     )
 

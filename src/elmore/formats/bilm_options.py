@@ -22,7 +22,7 @@ __all__ = [
     "find_options",
     "find_vocabulary",
     "options_from_config",
-    "options_from_sizes",
+    "options_from_shapes",
     "read_languages",
     "read_options",
     "read_vocabulary",
@@ -118,6 +118,8 @@ class Section:
         # Some writers store whole numbers as 4096.0.
         if kind is Whole and isinstance(value, float) and abs(value) <= LIMITS.json_int:
             value = int(value) if value.is_integer() else value
+        if isinstance(value, str):  # a name, which ELMoForManyLangs reads in any case
+            value = value.lower()
         fix = "pass the right options file"
         return from_json(
             kind, value, what=f"'{self.what}'", key=f"{self.path}{key}", error=FormatError, fix=fix
@@ -224,27 +226,41 @@ def options_from_config(config: BiLmConfig) -> dict[str, Any]:
     return options
 
 
-def options_from_sizes(
+def options_from_shapes(
+    what: str,
     *,
-    dim: int,
-    projection_dim: int,
-    n_layers: int,
-    char_dim: int,
-    filters: list[list[int]],
+    embedding: Sequence[int],
+    projections: Sequence[Sequence[int]],
+    filters: Sequence[Sequence[int]],
     n_highway: int,
 ) -> dict[str, Any]:
     """The options of a byte model of which only the arrays are known.
 
     The rest is as in every published model: clips of 3, relu, and 50 characters per token.
+
+    Args:
+        what: the file, for messages.
+        embedding: (n_characters, char_dim).
+        projections: (projection_dim, dim) of each layer.
+        filters: (count, char_dim, width) of each.
+        n_highway: number of highway layers.
     """
+    try:
+        _, char_dim = embedding
+        projection_dim, dim = projections[0]
+        pairs = [[width, count] for count, _, width in filters]
+    except (ValueError, IndexError):
+        raise FormatError(
+            f"'{what}' has an ELMo of unknown shapes; pass its options, or put them beside it"
+        ) from None
     return {
         "lstm": {
             "dim": dim,
             "projection_dim": projection_dim,
-            "n_layers": n_layers,
+            "n_layers": len(projections),
             "cell_clip": 3,
             "proj_clip": 3,
             "use_skip_connections": True,
         },
-        "char_cnn": {"embedding": {"dim": char_dim}, "filters": filters, "n_highway": n_highway},
+        "char_cnn": {"embedding": {"dim": char_dim}, "filters": pairs, "n_highway": n_highway},
     }

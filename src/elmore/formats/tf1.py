@@ -17,7 +17,7 @@ from elmore.errors import FormatError
 from elmore.formats.bilm_options import (
     N_CHARACTERS,
     find_options,
-    options_from_sizes,
+    options_from_shapes,
     read_options,
 )
 from elmore.formats.bilm_weights import read_bilm
@@ -161,19 +161,13 @@ def _canonical_name(name: str) -> str | None:
 
 def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
     """Options of TF-Hub's model: sizes from its arrays, the rest as in the original model."""
-    kernels = {n: s for n, s in shapes.items() if re.match(r"RNN_0/.*/W_0$", n)}
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
-    embedding = shapes.get("char_embed", ())
-    kernel = next(iter(kernels.values()), ())
-    if len(kernel) != 2 or len(embedding) != 2 or not all(len(shape) == 4 for shape in filters):
-        raise FormatError(f"'{prefix}.index' is not a byte model; pass (options, checkpoint)")
-    # A kernel is (2 * projection_dim, 4 * dim), a filter (1, width, char_dim, count).
-    return options_from_sizes(
-        dim=kernel[1] // 4,
-        projection_dim=kernel[0] // 2,
-        n_layers=len(kernels),
-        char_dim=embedding[1],
-        filters=[[shape[1], shape[3]] for shape in filters],
+    return options_from_shapes(
+        f"{prefix}.index",
+        embedding=shapes.get("char_embed", ()),
+        # In the other order: (dim, projection_dim), and (1, width, char_dim, count).
+        projections=[s[::-1] for n, s in shapes.items() if re.match(r"RNN_0/.*/W_P_0$", n)],
+        filters=[shape[:0:-1] for shape in filters],
         n_highway=sum(n.endswith("/W_carry") for n in shapes),
     )
 

@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
-from elmore.errors import ConfigError, ElmoreError, FormatError
+from elmore.errors import ElmoreError, FormatError
 from elmore.formats.containers.arrays import Arrays
 from elmore.limits import LIMITS
 
@@ -120,15 +120,8 @@ def write_safetensors(
         tensors: name → float16, float32, float64, int8, int32 or int64 array.
         metadata: text → text, kept in the header.
     """
-    plain: dict[str, NDArray[Any]] = {}
-    for name, array in tensors.items():
-        dtype = array.dtype.newbyteorder("<")
-        if name == "__metadata__" or dtype.name not in _TYPES.values():
-            raise ConfigError(
-                f"tensor '{shown(name, 60)}' of type {array.dtype} cannot be written; use one of "
-                f"{', '.join(_TYPES.values())} and another name than __metadata__"
-            )
-        plain[name] = np.ascontiguousarray(array, dtype).reshape(array.shape)
+    # Without `reshape`, a scalar would become an array of one number.
+    plain = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in tensors.items()}
     try:
         path.touch()
         mode = path.stat().st_mode

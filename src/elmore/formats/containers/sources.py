@@ -142,33 +142,32 @@ def folder_source(path: Path, *, follow_links: bool = False) -> Source:
         follow_links: allow links to regular files outside, as in a Hugging Face cache, whose
             folders link to `../../blobs`. Without it a link may not leave the folder.
     """
+
+    def found(file: Path) -> SourceFile:
+        opened = partial(open_checked, file, what="model file")
+        if not follow_links:
+            opened = partial(_open_inside, file, root)
+        return SourceFile(str(file.relative_to(path)), opened)
+
     above: dict[str, list[SourceFile]] = {}
     below: dict[str, list[SourceFile]] = {}
     try:
         root = path.resolve(strict=True)
         for entry in sorted(path.iterdir()):
             if entry.is_symlink() or not entry.is_dir():
-                above[entry.name] = [_inside(entry, path, root, follow_links)]
+                above[entry.name] = [found(entry)]
                 continue
             # If a folder cannot be listed, a file that is missing later is the error to report.
             with contextlib.suppress(OSError):
                 for inner in sorted(entry.iterdir()):
                     if inner.is_symlink() or not inner.is_dir():
-                        file = _inside(inner, path, root, follow_links)
-                        below.setdefault(inner.name, []).append(file)
+                        below.setdefault(inner.name, []).append(found(inner))
     except (OSError, RuntimeError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise FormatError(
             f"folder '{shown(path, 100)}' cannot be read: {shown(reason, 60)}; check the path"
         ) from error
     return Source(str(path), {**below, **above})
-
-
-def _inside(file: Path, folder: Path, root: Path, follow_links: bool) -> SourceFile:
-    label = str(file.relative_to(folder))
-    if follow_links:
-        return SourceFile(label, partial(open_checked, file, what="model file"))
-    return SourceFile(label, partial(_open_inside, file, root))
 
 
 def _open_inside(file: Path, root: Path) -> BinaryIO:
