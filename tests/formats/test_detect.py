@@ -8,7 +8,7 @@ import pytest
 from small_models import DATA, make_options, write_pair
 
 from elmore.embedding.load import open_model, read_checkpoint
-from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
+from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats import (
     allennlp_archive,
     allennlp_hdf5,
@@ -73,16 +73,6 @@ def test_names() -> None:
     for name in catalog():
         with pytest.raises(ModelNotFound, match=f"'{name}' is not on this machine"):
             open_model(name)
-
-
-def test_a_file_that_is_no_model(tmp_path: Path) -> None:
-    path = tmp_path / "letter.zip"
-    path.write_text("Dear all")
-    with pytest.raises(ElmoreError) as caught:
-        read_checkpoint(path)
-    assert "letter.zip" in str(caught.value)
-    with pytest.raises(ConfigError, match="a model of 5 files"):
-        read_checkpoint((path,) * 5)
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a/" * 3000, "/proc/self/mem"])

@@ -35,7 +35,7 @@ for write in (
 """
 
 
-@pytest.mark.parametrize("limit", [0, 1000, 20_000, 60_000])
+@pytest.mark.parametrize("limit", [0, 20_000])
 def test_file_size_limit(limit: int, tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "vectors.hdf5").write_bytes(b"old")
     done = subprocess.run(

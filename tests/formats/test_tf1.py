@@ -13,7 +13,7 @@ from perplexity_stream import perplexity_stream
 from small_models import DATA, GOLDEN
 from tf_bundle import read_bundle, toy_corpus
 
-from elmore import Elmo, fine_tune, perplexity, score
+from elmore import Elmo, score
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.containers.sources import folder_source
@@ -124,19 +124,6 @@ def test_a_checkpoint_without_options(tmp_path: Path) -> None:
         read_checkpoint(folder)
     with pytest.raises(ModelNotFound):
         read_checkpoint(folder / "model.ckpt-8")
-
-
-def test_fine_tuning_starts_from_a_checkpoint(tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    words = ["the", "bank", "of", "river", ".", "naïve"]  # as often as the vocabulary has them
-    lines = [" ".join(words[: k + 1]) for k in range(6)]
-    text.write_text("\n".join([*lines * 12, ""]), encoding="utf-8")
-    model = DATA / "tf1_characters"
-    run = fine_tune(model, [text], tmp_path / "run", epochs=3, tokenized=True, seed=1)
-    before, after = Elmo.load(model), run.elmo()
-    assert after.checkpoint.vocabulary == before.checkpoint.vocabulary
-    old, new = (perplexity(elmo, lines).mean for elmo in (before, after))
-    assert new < old
 
 
 # --------------------------------------------------------------------------- bilm-tf's own values

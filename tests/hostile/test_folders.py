@@ -105,16 +105,6 @@ def test_refused(maker: Callable[[Path], None], tmp_path: Path) -> None:
     refused(lambda: use(folder))
 
 
-@pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root makes device nodes")
-@pytest.mark.parametrize("kind", [0o020000, 0o060000])
-def test_device_refused(kind: int, tmp_path: Path) -> None:
-    try:
-        os.mknod(tmp_path / "options.json", kind | 0o600, os.makedev(1, 5))
-    except OSError:
-        pytest.skip("this machine allows no device nodes")
-    refused(lambda: use(tmp_path))
-
-
 @pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "/nowhere/x", "/proc/self", "a\0b"])
 def test_paths_refused(name: str) -> None:
     refused(lambda: open_checked(Path(name), what="options file"))
