@@ -22,7 +22,6 @@ class Server:
         cuts: after how many bytes the next answers break off.
         delay: seconds of silence in the middle of the next answers, one each.
         answers: status codes of the next answers, before files are given.
-        headers: sent with those.
         redirects: path to another address.
     """
 
@@ -36,7 +35,6 @@ class Server:
         self.cuts: list[int] = []
         self.delay: list[float] = []
         self.answers: list[int] = []
-        self.headers: dict[str, str] = {}
         self.redirects: dict[str, str] = {}
 
     def url(self, path: str) -> str:
@@ -55,7 +53,7 @@ def _handler(server: Callable[[], Server]) -> type[BaseHTTPRequestHandler]:
             if self.path in state.redirects:
                 self._head(302, {"Location": state.redirects[self.path], "Content-Length": "0"})
             elif state.answers:
-                self._head(state.answers.pop(0), {**state.headers, "Content-Length": "0"})
+                self._head(state.answers.pop(0), {"Content-Length": "0"})
             elif self.path not in state.files:
                 self._head(404, {"Content-Length": "0"})
             else:

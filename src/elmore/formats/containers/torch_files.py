@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.formats.containers.archives import zip_source
-from elmore.formats.containers.arrays import Arrays, from_bytes
+from elmore.formats.containers.arrays import Arrays, check_finite, from_bytes
 from elmore.formats.containers.pickles import NumpyArray, Storage, Tensor, read_storage, unpickle
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
@@ -74,9 +74,8 @@ def read_array(source: Source, name: str) -> NDArray[np.float64]:
             raise FormatError(
                 f"'{name}' holds a {_type_name(value)}, expected one tensor or array; check it"
             )
-        types = {"array": array.dtype.name}
-        one = Arrays(name, {"array": array.shape}, types, lambda _: array)
-        return np.array(one.read("array"), np.float64)
+        check_finite(array, what=f"'{name}'", name="array")
+        return np.array(array, np.float64)
 
 
 def _type_name(value: Any) -> str:
