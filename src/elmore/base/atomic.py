@@ -44,7 +44,9 @@ _LOGGER = logging.getLogger(__name__)
 def write_error(error: OSError, path: Path) -> ElmoreError:
     """Turn a failed write into one line that names the path and the space left."""
     label = f"cannot write '{shown(path, 120)}'"
-    if not isinstance(error, PermissionError) and not os.path.isdir(path.parent):
+    # Of a file in an unfinished folder: the folder has no name yet, and that is not why it failed.
+    about_names = not isinstance(error, PermissionError) and error.errno not in _FAILED_WRITE
+    if about_names and not os.path.isdir(path.parent):
         # By what is there: systems differ in the error for a path below a file.
         there = next(parent for parent in path.parents if os.path.lexists(parent))
         if os.path.isdir(there):
