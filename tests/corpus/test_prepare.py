@@ -6,7 +6,6 @@ import bz2
 import hashlib
 import importlib
 import json
-import os
 import random
 import shlex
 import signal
@@ -79,7 +78,6 @@ def documents(*paths: Path) -> list[str]:
 
 
 def test_every_document_comes_once(made: Prepared, corpus: list[Path]) -> None:
-    assert made.heldout_path is not None
     training, heldout = documents(*made.shard_paths), documents(made.heldout_path)
     names = Counter(text.split(" ")[0] for text in [*training, *heldout])
     lines = (corpus[2]).read_text().splitlines()
@@ -87,7 +85,7 @@ def test_every_document_comes_once(made: Prepared, corpus: list[Path]) -> None:
     expected += [lines[k].split(" ")[0] for k in range(0, len(lines), 100)]
     assert names == Counter(expected)
     assert not set(training) & set(heldout)
-    assert len(training) == made.n_documents
+    assert len(training) == made.training.documents
     assert len(heldout) == made.heldout.documents
     assert 8 <= len(heldout) <= 30
     assert any("do n't" in text for text in training)
@@ -138,13 +136,6 @@ def test_workers_and_blocks_do_not_matter(
     # Types are numbered as they are met, so other blocks give other bytes for the same documents.
     assert [documents(p) for p in other.shard_paths] == [documents(p) for p in made.shard_paths]
     assert (other.vocabulary, other.training) == (made.vocabulary, made.training)
-
-
-def test_the_seed_matters(made: Prepared, corpus: list[Path], tmp_path: Path) -> None:
-    other = prepare(corpus, tmp_path / "other", **{**OPTIONS, "seed": 6})
-    assert other.heldout_path is not None
-    assert made.heldout_path is not None
-    assert set(documents(other.heldout_path)) != set(documents(made.heldout_path))
 
 
 SLOW = """
@@ -202,31 +193,6 @@ def test_killed_and_started_again(
     assert len(reused) >= seen - 1  # all that the journal had
 
 
-def test_a_killed_worker_costs_no_finished_piece(
-    made: Prepared, corpus: list[Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "data"
-    journal = tmp_path / "data.partial" / "journal.jsonl"
-    command = [sys.executable, "-c", SLOW, str(out), "2", *map(str, corpus)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 20
-        while not journal.exists() or len(journal.read_bytes().splitlines()) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        # multiprocessing has one more process, which tracks resources.
-        names = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
-        worker = next(k for k, name in enumerate(names) if b"spawn_main" in name)
-        os.kill(int(children[worker]), signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "a worker process died" in errors
-    assert journal.exists()
-    subprocess.run(command, check=True)
-    assert contents(out) == contents(made.folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
-
-
 def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
     text = tmp_path / "in.txt"
     text.write_text("a b\n\nc d\n")
@@ -242,8 +208,9 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
 
 def test_only_one_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
+    partial = tmp_path / "data.partial"
     with (
-        module._workspace(tmp_path / "data"),
+        JournalFolder.opened(partial, module._PieceRecord, module._NAMES, busy=""),
         pytest.raises(ElmoreError, match="being prepared by another process; wait"),
     ):
         prepare([tmp_path / "in.txt"], tmp_path / "data")
@@ -252,7 +219,6 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
 
 def test_heldout_files(corpus: list[Path], tmp_path: Path) -> None:
     made = prepare(corpus, tmp_path / "data", heldout_files=[corpus[1]], heldout=0.5, min_count=1)
-    assert made.heldout_path is not None
     assert {text[0] for text in documents(made.heldout_path)} == {"b"}
     assert made.heldout.documents == 70
     assert {text[0] for text in documents(*made.shard_paths)} == {*"acw"}
@@ -264,7 +230,7 @@ def test_small_corpora(tmp_path: Path, n_documents: int, heldout: float, expecte
     (tmp_path / "in.txt").write_text(make_text(n_documents, "x"))
     made = prepare([tmp_path / "in.txt"], tmp_path / "data", heldout=heldout)
     assert made.heldout.documents == expected
-    assert made.n_documents == n_documents - expected
+    assert made.training.documents == n_documents - expected
     assert (made.heldout_path is None) == (expected == 0)
     assert ("nothing is held out" in made.notes) == (expected == 0)
 
@@ -277,17 +243,6 @@ def test_unknown_words_have_training_examples(tmp_path: Path) -> None:
     assert "not in the vocabulary: 4, 44.4% of the tokens" in made.notes[0]
     made = prepare([tmp_path / "in.txt"], tmp_path / "b", min_count=1)
     assert made.oov_rate == 0
-
-
-def test_tokenized_and_split(tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("don't stop. Go on.\n")
-    made = prepare([tmp_path / "in.txt"], tmp_path / "a", tokenized=True)
-    assert documents(*made.shard_paths) == ["don't stop. Go on."]
-    assert made.tokenizer == "spaces"
-    made = prepare([tmp_path / "in.txt"], tmp_path / "b", split_sentences=True)
-    assert documents(*made.shard_paths) == ["do n't stop .\nGo on ."]
-    made = prepare([tmp_path / "in.txt"], tmp_path / "c", tokenizer="billion-word")
-    assert documents(*made.shard_paths) == ["don 't stop . Go on ."]
 
 
 def test_progress_counts_tokens(corpus: list[Path], tmp_path: Path) -> None:
@@ -359,15 +314,6 @@ def test_overwriting(tmp_path: Path) -> None:
     assert old.digest != new.digest
     assert documents(*new.shard_paths) == ["c d"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "in.txt"]
-
-
-def test_no_torch(tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("a b\n")
-    code = (
-        "import sys; from elmore.corpus.prepare import prepare;"
-        "prepare(sys.argv[1:], 'data', workers=2); sys.exit('torch' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, "in.txt"], cwd=tmp_path, check=True)
 
 
 def test_a_function_of_a_module_splits_the_text(tmp_path: Path) -> None:

@@ -94,15 +94,6 @@ def test_damage_is_seen(tmp_path: Path, name: str, value: np.ndarray | None) -> 
         read_shard(tmp_path / "b")
 
 
-def test_every_truncation_is_seen(tmp_path: Path) -> None:
-    write_shard(tmp_path / "a", shard_tensors(make(DOCUMENTS)))
-    data = (tmp_path / "a").read_bytes()
-    for size in range(0, len(data), 7):
-        (tmp_path / "b").write_bytes(data[:size])
-        with pytest.raises(FormatError):
-            read_shard(tmp_path / "b")
-
-
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3)
 DRAWN = st.lists(
     st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=3), max_size=6

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import bz2
 from pathlib import Path
 
 import pytest
 
-from elmore.corpus.prepare import count_words, prepare
 from elmore.corpus.words import VocabularyChoice, WordCounts, read_counts
-from elmore.errors import ConfigError, FormatError, InputError
+from elmore.errors import ConfigError, FormatError
 from elmore.text.vocabulary import Vocabulary
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
@@ -30,14 +28,6 @@ def test_bad_counts(tmp_path: Path) -> None:
         next(counts)
 
 
-def test_words_by_falling_count_then_code_points() -> None:
-    counts = WordCounts()
-    counts.add(["b", "a", "Z", "é", "c", "d"], [2, 2, 2, 2, 5, 1])
-    counts.add(["a", "<S>"], [0, 9])
-    assert [word for word, _ in counts.ranked()] == ["<S>", "c", "Z", "a", "b", "é", "d"]
-    assert counts.covered(Vocabulary(["<S>", "</S>", "<UNK>", "c", "no"])) == 14
-
-
 def test_rare_words_are_dropped_when_there_are_too_many() -> None:
     counts = WordCounts(max_types=100)
     counts.add((f"often{k}" for k in range(20)), [50] * 20)
@@ -46,29 +36,6 @@ def test_rare_words_are_dropped_when_there_are_too_many() -> None:
     assert len(counts) == 20
     assert counts["often3"] == 50
     assert counts.n_tokens == 1090
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> list[Path]:
-    """A plain file with documents, and a compressed one without blank lines."""
-    (tmp_path / "a.txt").write_text("The cat sat .\n\nThe dog don't .\n" * 40)
-    (tmp_path / "b.txt.bz2").write_bytes(bz2.compress("é the .\n".encode() * 250))
-    return [tmp_path / "a.txt", tmp_path / "b.txt.bz2"]
-
-
-def test_count_words(corpus: list[Path], tmp_path: Path) -> None:
-    one, two = count_words(corpus, workers=1), count_words(corpus, workers=2)
-    assert list(one.ranked()) == list(two.ranked())
-    made = prepare(corpus, tmp_path / "data", heldout=0)
-    assert one.n_tokens == made.n_tokens
-    lines = (made.folder / "counts.tsv").read_text().splitlines()
-    assert [f"{word}\t{count}" for word, count in one.ranked()] == lines
-
-
-def test_files_without_tokens(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(" \n\n")
-    with pytest.raises(InputError, match="the input file has no tokens"):
-        count_words([tmp_path / "a.txt"])
 
 
 def test_the_most_frequent_words() -> None:
@@ -137,20 +104,6 @@ def test_bad_choices(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind, match=message):
         VocabularyChoice(vocabulary, min_count)
-
-
-def test_words_that_occur_once_are_left_out_unless_something_is_asked_for() -> None:
-    counts = counted(often=6, twice=2, once=1, single=1)
-    choice = VocabularyChoice(None, None)
-    words = choice.make(counts)
-    assert words.words == (*SPECIALS, "often", "twice")
-    [note] = choice.notes(counts, words)
-    assert note.startswith(
-        "words that occur once are not in the vocabulary: 2, 20.0% of the tokens;"
-    )
-    for asked in (VocabularyChoice(None, 1), VocabularyChoice(50_000, None)):
-        assert len(asked.make(counts)) == 7
-        assert asked.notes(counts, asked.make(counts)) == []
 
 
 def test_some_words_are_left_where_all_occur_once() -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "atomic_file",
     "atomic_folder",
     "atomic_path",
+    "check_folder",
     "finish_file",
     "locked",
     "write_error",
@@ -132,10 +133,10 @@ def atomic_folder(
     """
     path = Path(os.path.abspath(path))
     with _temporary(path) as temporary:
-        _check_folder(path, overwrite, looks_ours)
+        check_folder(path, overwrite, looks_ours)
         os.mkdir(temporary)
         yield temporary
-        _check_folder(path, overwrite, looks_ours)
+        check_folder(path, overwrite, looks_ours)
         for root, _, files in os.walk(temporary, topdown=False):
             for name in ("", *files):
                 _sync(Path(root, name))
@@ -232,7 +233,7 @@ def _check_file(path: Path, overwrite: bool) -> None:
         raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
 
 
-def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> None:
+def check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> None:
     """Refuse targets that may not be replaced."""
     if not os.path.lexists(path):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,6 @@ from elmore.errors import ConfigError
 if TYPE_CHECKING:
     from elmore.cli.options import TextInput
     from elmore.corpus.prepared import Prepared
-    from elmore.corpus.words import VocabularyChoice
 
 _EXAMPLES = """\
   elmore prepare corpus/*.txt.gz -o data/
@@ -61,7 +61,6 @@ def prepare(
 ) -> None:
     """INPUT are UTF-8 text files or patterns (plain, gz, bz2, xz or zst)."""
     from elmore.corpus.prepare import prepare as prepare_corpus
-    from elmore.corpus.words import VocabularyChoice
 
     # A file whose name is a number can be written as ./50000.
     words = int(vocabulary) if vocabulary is not None and vocabulary.isdecimal() else vocabulary
@@ -75,8 +74,7 @@ def prepare(
     if output.suffix == ".txt":
         if isinstance(words, str):
             raise ConfigError("--vocabulary FILE is a vocabulary already; pass a number of words")
-        choice = VocabularyChoice(words, min_count)
-        _write_vocabulary(text.inputs, output, force, choice, console, reading)
+        _write_vocabulary(text.inputs, output, force, words, min_count, console, reading)
         return
     start = time.perf_counter()
     with console.progress("tokens") as progress:
@@ -122,27 +120,40 @@ def _write_vocabulary(
     inputs: tuple[str, ...],
     output: Path,
     force: bool,
-    choice: VocabularyChoice,
+    size: int | None,
+    min_count: int | None,
     console: Console,
     reading: dict[str, Any],
 ) -> None:
-    """Count the words of the text and write the most frequent ones."""
+    """Prepare the text in a folder that is removed, but for its vocabulary."""
     from elmore.base.atomic import atomic_file
-    from elmore.corpus.prepare import count_words
+    from elmore.corpus.prepare import prepare as prepare_corpus
+    from elmore.corpus.prepared import COUNTS
+    from elmore.corpus.words import read_counts
 
     check_new(output, force=force)
+    # Under a name of its own, so that an interrupted run can resume.
+    corpus = output.with_name(f"{output.name}.corpus")
     with console.progress("tokens") as progress:
-        counts = count_words(inputs, progress=progress, **reading)
-    words = choice.make(counts)
-    with atomic_file(output, overwrite=force) as stream:
-        stream.write(words.to_bytes())
+        made = prepare_corpus(
+            inputs,
+            corpus,
+            vocabulary=size,
+            min_count=min_count,
+            heldout=0,
+            overwrite=True,
+            progress=progress,
+            **reading,
+        )
     facts = {
         "output": str(output),
-        "words": len(words),
-        "types": len(counts),
-        "tokens": counts.n_tokens,
-        "oov_rate": 1 - counts.covered(words) / counts.n_tokens,
-        # Rare words are dropped where memory is short.
-        "approximate": counts.pruned,
+        "words": len(made.vocabulary),
+        "types": sum(1 for _ in read_counts(corpus / COUNTS)),
+        "tokens": made.n_tokens,
+        "oov_rate": made.oov_rate,
+        "notes": list(made.notes[:-1]),  # the last: nothing is held out
     }
+    with atomic_file(output, overwrite=force) as stream:
+        stream.write(made.vocabulary.to_bytes())
+    shutil.rmtree(corpus)
     console.done(facts, described(facts))

@@ -34,7 +34,6 @@ from elmore.text.reading import Counts, Reading
 __all__ = [
     "KEYS",
     "Piece",
-    "count_block",
     "inspect_files",
     "make_piece",
     "merge",
@@ -103,13 +102,6 @@ def make_piece(
         "n_replaced": invalid.replaced,
         "n_skipped": invalid.skipped,
     }
-
-
-def count_block(segments: Sequence[Segment], reading: Reading, data: bytes) -> dict[str, Any]:
-    """Tokenize a block of text and count its words."""
-    shard = tokenize_block(segments, reading, 0, data)[0].shard
-    counts = shard.type_counts().tolist()
-    return {"words": shard.types, "counts": counts, "tokens": shard.n_tokens}
 
 
 # --------------------------------------------------------------------------- tokenizing

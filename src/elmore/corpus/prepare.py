@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from itertools import pairwise
@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from elmore._version import __version__
-from elmore.base.atomic import atomic_folder
+from elmore.base.atomic import atomic_folder, check_folder
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.json import json_digest
-from elmore.base.messages import SILENT, Progress, ProgressOption, progress_of, shown
+from elmore.base.messages import Progress, ProgressOption, progress_of, shown
 from elmore.base.pool import Pool
 from elmore.corpus.pieces import (
     KEYS,
-    count_block,
     inspect_files,
     make_piece,
     merge,
@@ -60,7 +59,7 @@ from elmore.text.reading import Errors, Reading
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["count_words", "prepare"]
+__all__ = ["prepare"]
 
 _log = logging.getLogger(__name__)
 _VERSION = 2  # of what pieces look like and where blocks end
@@ -142,9 +141,17 @@ def prepare(
     choice = VocabularyChoice(vocabulary, min_count)
     _check_options(heldout, seed, shard_tokens)
     out = Path(os.path.abspath(out))
-    _check_out(out, overwrite)
+    check_folder(out, overwrite, is_prepared)
     paths, held_paths = input_paths(inputs, heldout_files)
-    with open_pool(workers, [*paths, *held_paths]) as pool, _workspace(out) as journal:
+    partial = out.with_name(f"{out.name}.partial")
+    busy = (
+        f"'{shown(out, 120)}' is being prepared by another process; wait for it or choose "
+        "another folder"
+    )
+    with (
+        JournalFolder.opened(partial, _PieceRecord, _NAMES, busy=busy) as journal,
+        open_pool(workers, [*paths, *held_paths]) as pool,
+    ):
         files = inspect_files(paths, held_paths, pool)
         texts = [[file.sha256, file.linewise, file.heldout] for file in files]
         digest = json_digest([_VERSION, BLOCK_BYTES, asdict(reading), seed, texts])
@@ -201,25 +208,6 @@ def _check_options(heldout: float, seed: int, shard_tokens: int) -> None:
         raise ConfigError(f"shard_tokens={shard_tokens} is out of range; pass 1 to 100000000")
 
 
-def _check_out(out: Path, overwrite: bool) -> None:
-    """Refuse now what `atomic_folder` would refuse at the end."""
-    label = f"'{shown(out, 140)}'"
-    if not out.parent.is_dir():
-        raise ConfigError(f"cannot write {label}: its folder does not exist; create it first")
-    if not os.path.lexists(out):
-        return
-    if out.is_symlink() or not out.is_dir():
-        raise ConfigError(f"{label} is not a folder; choose another name")
-    if not any(out.iterdir()):
-        return
-    if not is_prepared(out):
-        raise ConfigError(
-            f"{label} holds files that elmore did not write; choose another name or empty it"
-        )
-    if not overwrite:
-        raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
-
-
 def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
     counts, sizes = WordCounts(), []
     for path in paths:
@@ -272,58 +260,6 @@ def _notes(
     return notes
 
 
-def count_words(
-    inputs: Sequence[str | Path],
-    *,
-    tokenized: bool = False,
-    split_sentences: bool = False,
-    tokenizer: Tokenizer = "ptb",
-    errors: Errors = "strict",
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> WordCounts:
-    """Count the words of text files; arguments as in `prepare`."""
-    reading = Reading(
-        tokenized=tokenized,
-        split_sentences=split_sentences,
-        tokenizer=sendable(tokenizer) or "ptb",
-        errors=errors,
-    )
-    paths, _ = input_paths(inputs, ())
-    counts = WordCounts()
-    with open_pool(workers, paths) as pool:
-        files = inspect_files(paths, [], pool)
-        requests = (
-            partial(count_block, block.segments, reading, block.data)
-            for block in read_blocks(files)
-        )
-        # In order, so that words are dropped at the same places for any number of workers.
-        for _, reply in pool.map(requests, in_order=True):
-            counts.add(reply["words"], reply["counts"])
-            (progress or SILENT).update(reply["tokens"])
-    if not counts.n_tokens:
-        raise _no_tokens(len(files))
-    return counts
-
-
-def _no_tokens(n_files: int) -> InputError:
-    files = "the input file has" if n_files == 1 else f"the {n_files} input files have"
-    return InputError(f"{files} no tokens; name files with text")
-
-
-# --------------------------------------------------------------------------- OUT.partial
-
-
-def _workspace(out: Path) -> AbstractContextManager[_Journal]:
-    """Create or find OUT.partial, and keep other processes out of it."""
-    busy = (
-        f"'{shown(out, 120)}' is being prepared by another process; wait for it or choose "
-        "another folder"
-    )
-    path = out.with_name(f"{out.name}.partial")
-    return JournalFolder.opened(path, _PieceRecord, _NAMES, busy=busy)
-
-
 def _piece_path(journal: _Journal, number: int) -> Path:
     return journal.path / f"piece-{number:06d}.safetensors"
 
@@ -369,7 +305,9 @@ def _make_pieces(
         progress.update(record.tokens)
     if not sum(record.tokens for record in records if not record.heldout):
         journal.clear()
-        raise _no_tokens(sum(not file.heldout for file in files))
+        n_files = sum(not file.heldout for file in files)
+        many = "the input file has" if n_files == 1 else f"the {n_files} input files have"
+        raise InputError(f"{many} no tokens; name files with text")
     return records
 
 

@@ -15,8 +15,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,7 @@ from elmore.base.messages import shown
 from elmore.corpus.words import read_counts
 from elmore.errors import FormatError
 from elmore.formats.containers.arrays import Arrays
-from elmore.formats.containers.safetensors_files import (
-    read_safetensors,
-    write_safetensors,
-)
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
@@ -56,12 +52,8 @@ __all__ = [
     "write_shard",
 ]
 
-MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
-    "prepared.json",
-    "vocab.txt",
-    "counts.tsv",
-    "heldout.safetensors",
-)
+MANIFEST, VOCABULARY, COUNTS = "prepared.json", "vocab.txt", "counts.tsv"
+HELDOUT = "heldout.safetensors"
 _AGAIN = "prepare or copy it again"
 _FORMAT = FolderFormat(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
 # A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
@@ -119,7 +111,6 @@ class Prepared:
     digest: str
     sums: Mapping[str, str]
     segmenter: str | None = None
-    _verified: set[Path] = field(default_factory=set, compare=False)
 
     def __repr__(self) -> str:
         size = f"{self.training.tokens:,} tokens, {self.heldout.tokens:,} held out"
@@ -131,9 +122,7 @@ class Prepared:
         Shards are compared with the manifest here and not when the folder is opened: hashing a
         large corpus takes minutes, and a training run may never reach its last shard.
         """
-        if path not in self._verified:
-            check_file(path, self.sums[path.name], fix=_AGAIN)
-            self._verified.add(path)
+        check_file(path, self.sums[path.name], fix=_AGAIN)
         return read_shard(path)
 
     @property
@@ -145,16 +134,6 @@ class Prepared:
     def n_sentences(self) -> int:
         """Training sentences."""
         return self.training.sentences
-
-    @property
-    def n_documents(self) -> int:
-        """Training documents."""
-        return self.training.documents
-
-    @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        """How often each word of the vocabulary is a training target, (n_words,)."""
-        return self.counts_of(self.vocabulary)
 
     def counts_of(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """How often each word of any vocabulary is a training target, (n_words,).

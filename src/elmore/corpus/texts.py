@@ -143,13 +143,6 @@ def _has_border(stream: BinaryIO) -> bool:
     return False
 
 
-def _count_documents(data: bytes, linewise: bool) -> int:
-    """Count the documents of a text that starts and ends with one."""
-    if linewise:
-        return -(-data.count(b"\n") // LINES_PER_DOCUMENT)
-    return sum(1 for _ in _BORDER.finditer(data)) + 1
-
-
 def find_documents(data: bytes, start: int, end: int, linewise: bool) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each document between two places."""
     if linewise:
@@ -254,7 +247,7 @@ def _after(start: Position, data: bytes, linewise: bool) -> Position:
         start.file,
         start.offset + len(data),
         start.line + data.count(b"\n"),
-        start.document + _count_documents(data, linewise),
+        start.document + sum(1 for _ in find_documents(data, 0, len(data), linewise)),
     )
 
 

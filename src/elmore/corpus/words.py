@@ -21,7 +21,7 @@ __all__ = ["VocabularyChoice", "WordCounts", "read_counts"]
 _MAX_TYPES = 5_500_000
 _SPECIALS = (BEGIN, END, UNKNOWN)
 _DEFAULT_WORDS = 50_000
-# Below this rank correlation with our counts, a list of words is not sorted by frequency.
+# Below this correlation with our counts, a list of words is not sorted by frequency.
 _SORTED = 0.5
 
 
@@ -185,15 +185,12 @@ def _storable(word: str) -> bool:
 
 
 def _sortedness(counts: list[int]) -> float:
-    """The rank correlation of counts with sorted ones: 1 when they fall, -1 when they rise.
+    """How well counts fall with their rank: 1 if perfectly (Zipf's law), -1 if they rise.
 
     A list from another text is never sorted perfectly; an alphabetical one is near 0.
     """
     values = np.array([count for count in counts if count], np.int64)
     if len(values) < 2 or values.min() == values.max():
         return 1.0
-    _, groups, sizes = np.unique(-values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[groups]  # equal counts share a rank
-    # With equal counts even a sorted list has less than 1: it is what the others are measured by.
-    best = np.corrcoef(np.sort(ranks), np.arange(len(ranks)))[0, 1]
-    return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1] / best)
+    ranks = np.arange(1, len(values) + 1)
+    return -float(np.corrcoef(np.log(values), np.log(ranks))[0, 1])
