@@ -11,6 +11,7 @@ step-by-step cell under autograd, and torch's nn.LSTM(proj_size), which cannot c
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +22,13 @@ from plain_training import PlainStep
 
 from elmore.compute.native import native
 from elmore.compute.recurrence import Clips
+from elmore.corpus.prepare import prepare
 from elmore.nn.lstm_steps import LstmSteps
 from elmore.nn.softmax import draw_negatives, sampled_softmax
 from elmore.nn.threads import torch_workers
-from elmore.text.batching import TokenIndexer
-from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch
 from elmore.training.bilm.recipe import Recipe
-from elmore.training.bilm.streams import StreamBatches
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.distributed import Group
 from elmore.training.optimizers import Update
@@ -50,8 +49,10 @@ def make_vocabulary(sentences: list[list[str]]) -> Vocabulary:
     return Vocabulary(words[:WORDS])
 
 
-def make_trainer(size: str, sentences: list[list[str]], threads: int, negatives: int) -> LmTrainer:
-    """Build our trainer on packed windows of the text."""
+def make_trainer(
+    size: str, sentences: list[list[str]], threads: int, negatives: int, folder: Path
+) -> LmTrainer:
+    """Build our trainer on packed windows of the text, which is prepared in the folder."""
     cells, dim = size.split("/")
     recipe = Recipe.load(
         "laptop",
@@ -68,30 +69,12 @@ def make_trainer(size: str, sentences: list[list[str]], threads: int, negatives:
             "optimizer.clip_norm": "10.0",
         },
     )
-    vocabulary = make_vocabulary(sentences)
-
-    def endless(direction: int, skip: int):
-        while True:
-            yield from sentences
-
-    batches = StreamBatches(
-        endless, TokenIndexer(ByteAlphabet()), vocabulary, rows=ROWS, unroll=STEPS
-    )
-    return LmTrainer(
-        recipe,
-        Run("unused"),
-        batches,
-        vocabulary,
-        tokenizer="ptb",
-        total=10**12,
-        seed=0,
-        group=Group(),
-        workers=torch_workers(threads),
-        heldout=[],
-        counts=np.ones(WORDS, np.int64),
-        notes={},
-        alphabet=ByteAlphabet(),
-    )
+    text, vocabulary = folder / "text.txt", folder / "vocab.txt"
+    text.write_text("\n".join(" ".join(tokens) for tokens in sentences), encoding="utf-8")
+    vocabulary.write_bytes(make_vocabulary(sentences).to_bytes())
+    options = {"vocabulary": vocabulary, "tokenized": True, "heldout": 0, "progress": False}
+    prepared = prepare([text], folder / "data", **options)
+    return LmTrainer(recipe, Run(folder), prepared, 0, Group(), torch_workers(threads))
 
 
 class Fixed:
@@ -99,7 +82,6 @@ class Fixed:
 
     def __init__(self, batches: list[LmBatch]) -> None:
         self.batches, self.place = batches, 0
-        self.global_tokens = ROWS * STEPS
 
     def next(self) -> LmBatch:
         """Give the next one."""
@@ -218,8 +200,9 @@ def lstm_part(
 def measure(size: str, args: argparse.Namespace) -> None:
     """Print one table and append one result line."""
     sentences = read_text(args.text, 60_000)
-    trainer = make_trainer(size, sentences, args.threads, args.negatives)
-    batches = [trainer.batches.next() for _ in range(8)]
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer(size, sentences, args.threads, args.negatives, Path(folder))
+        batches = [trainer.batches.next() for _ in range(8)]
     trainer.batches = Fixed(batches)
     config = trainer.bilm.config
     plain = PlainStep(config, WORDS, 0.01, library=False)

@@ -12,12 +12,17 @@ import numpy as np
 import torch
 
 from elmore.corpus.prepare import prepare
-from elmore.corpus.prepared import Prepared
+from elmore.corpus.prepared import Prepared, Shard
+from elmore.formats.checkpoint import Checkpoint
+from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.bilm.batches import LmBatch
+from elmore.training.bilm.batches import LmBatch, Source
 from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.trainer import LmTrainer
+from elmore.training.distributed import Group
+from elmore.training.run import Run
 
 WORDS = [f"w{chr(97 + k)}" for k in range(20)]
 SMALL = {
@@ -120,3 +125,59 @@ def relative(found: Any, expected: Any) -> float:
     )
     assert found.shape == expected.shape
     return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-12))
+
+
+class Given:
+    """Batches that somebody else has made."""
+
+    def __init__(self, batches: Sequence[LmBatch]) -> None:
+        self._batches = iter(batches)
+
+    def next(self) -> LmBatch:
+        return next(self._batches)
+
+    def cursor(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, cursor: Any) -> None: ...
+
+
+def given_trainer(
+    recipe: Recipe,
+    data: Prepared,
+    batches: Sequence[LmBatch],
+    heldout: Sequence[LmBatch] = (),
+    start: Checkpoint | None = None,
+) -> LmTrainer:
+    """A trainer that learns from given batches."""
+    run = Run(data.folder.parent / "run")
+    trainer = LmTrainer(recipe, run, data, 5, Group(), torch_workers(1), start)
+    trainer.batches, trainer.heldout = Given(batches), list(heldout)
+    return trainer
+
+
+def given_shard(sentences: Sequence[Sequence[str]]) -> Shard:
+    """A shard of one document."""
+    types = list(dict.fromkeys(word for tokens in sentences for word in tokens))
+    numbers = {word: k for k, word in enumerate(types)}
+    flat = [numbers[word] for tokens in sentences for word in tokens]
+    ends = np.cumsum([0, *map(len, sentences)])
+    return Shard(np.array(flat, np.int32), ends, np.array([0, len(sentences)]), types)
+
+
+def source_of(
+    shards: Sequence[Sequence[Sequence[str]]],
+    vocabulary: Vocabulary,
+    *,
+    words: bool = True,
+    **options: Any,
+) -> Source:
+    """What batches are made from, of sentences in memory."""
+    read = [given_shard(shard) for shard in shards]
+    return Source(
+        read=read.__getitem__,
+        sizes=list(map(len, shards)),
+        indexer=whole_words(vocabulary) if words else characters(),
+        vocabulary=vocabulary,
+        **{"seed": 0, **options},
+    )

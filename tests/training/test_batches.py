@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections import Counter
@@ -14,41 +15,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import GOLDEN
-from small_training import WORDS, batch_arrays, characters, make_sentences, whole_words
+from small_training import WORDS, batch_arrays, characters, make_sentences, source_of
 from tf_bundle import toy_corpus
 
-from elmore.corpus.prepared import Shard
+from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch, SentenceBatches
-from elmore.training.bilm.streams import (
-    MixedBatches,
-    StreamBatches,
-    WindowBatches,
-    endless_sentences,
-)
+from elmore.training.bilm.streams import MixedBatches, StreamBatches, WindowBatches
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", *WORDS[:9]])
 Sentences = Sequence[Sequence[str]]
-
-
-def given_shard(sentences: Sentences) -> Shard:
-    types = list(dict.fromkeys(word for tokens in sentences for word in tokens))
-    numbers = {word: k for k, word in enumerate(types)}
-    flat = [numbers[word] for tokens in sentences for word in tokens]
-    ends = np.cumsum([0, *map(len, sentences)])
-    return Shard(np.array(flat, np.int32), ends, np.array([0, len(sentences)]), types)
 
 
 SHARDS = [make_sentences(n, seed=n) for n in (30, 7, 18)]
 
 
 def sentence_batches(
-    shards: Sequence[Sentences] = SHARDS, words: bool = True, **options: Any
+    shards: Sequence[Sentences] = SHARDS,
+    *,
+    words: bool = True,
+    batch_tokens: int = 40,
+    max_length: int = 12,
+    **options: Any,
 ) -> SentenceBatches:
-    settings = {"batch_tokens": 40, "max_length": 12, "pool": 16, "seed": 3, **options}
-    read = [given_shard(shard) for shard in shards]
-    indexer = whole_words(VOCABULARY) if words else characters()
-    return SentenceBatches(read.__getitem__, len(read), indexer, VOCABULARY, **settings)
+    source = source_of(shards, VOCABULARY, words=words, **{"seed": 3, **options})
+    return SentenceBatches(source, batch_tokens=batch_tokens, max_length=max_length, pool=16)
 
 
 def pieces_of(sentences: Sentences, most: int) -> list[tuple[str, ...]]:
@@ -86,14 +77,13 @@ def epoch(batches: SentenceBatches) -> list[LmBatch]:
 @pytest.mark.parametrize("words", [True, False])
 @pytest.mark.parametrize("both", [True, False])
 def test_an_epoch_holds_every_piece_once_and_right(words: bool, both: bool) -> None:
-    batches = sentence_batches(words=words, bidirectional=both)
+    batches = sentence_batches(words=words, directions=2 if both else 1)
     # Words of the vocabulary only differ in their ids; with characters, in their letters.
     ids = {tuple(row): k for k, row in enumerate(characters().alphabet.encode(["<S>", "</S>"]))}
     assert len(ids) == 2
     seen: Counter[tuple[int, ...]] = Counter()
     for batch in epoch(batches):
         table = batch.word_ids if words else batch.words
-        assert table is not None
         assert len(np.unique(table, axis=0)) >= len(table) - (0 if not words else len(WORDS))
         reads = unpacked(batch, table[batch.rows[0]])
         aims = unpacked(batch, batch.targets[0])
@@ -150,7 +140,6 @@ def test_a_sentence_longer_than_the_budget_stands_alone() -> None:
 def test_words_outside_the_vocabulary_are_read_but_not_said() -> None:
     batch = sentence_batches([[["wa", "wz"]]], words=False).next()
     assert batch.targets[0].tolist() == [3, 2, 1]
-    assert batch.words is not None
     read = [bytes(int(c) - 1 for c in row if c <= 256).decode() for row in batch.words]
     assert "wz" in read
 
@@ -169,46 +158,16 @@ def test_epochs_and_seeds_differ_in_order_alone() -> None:
     assert sum(len(b[-1]) for b in first) == sum(len(b[-1]) for b in second)
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_processes_share_every_batch(world: int) -> None:
-    # sentences short enough for a row each
-    shards = [[tokens[:5] for tokens in shard] for shard in SHARDS]
-    whole = sentence_batches(shards)
-    parts = [sentence_batches(shards, rank=r, world=world) for r in range(world)]
-    for _ in range(25):
-        batch = whole.next()
-        shares = [part.next() for part in parts]
-        assert [part.global_tokens for part in parts] == [batch.n_tokens] * world
-        assert sum(share.n_tokens for share in shares) == batch.n_tokens
-        for d in range(2):
-            together = [tuple(r) for s in shares for r in unpacked(s, s.targets[d])]
-            alone = [tuple(r) for r in unpacked(batch, batch.targets[d])]
-            assert sorted(together) == sorted(alone)
-        assert whole.cursor() == parts[0].cursor() == parts[-1].cursor()
-
-
-def test_of_a_lone_sentence_the_other_process_gets_nothing() -> None:
-    lone = [[["wa"] * 12] * 3]
-    first, second = (sentence_batches(lone, batch_tokens=13, rank=r, world=2) for r in range(2))
-    for _ in range(4):
-        one, none = first.next(), second.next()
-        assert (one.n_tokens, none.n_tokens) == (13, 0)
-        assert none.sizes == ()
-        assert len(none.rows) == len(none.targets) == 2
-        assert first.global_tokens == second.global_tokens == 13
-
-
 # bilm-tf's streams ----------------------------------------------------------------------------
 
 
-def in_order(sentences: Sentences) -> Any:
+class InOrder(StreamBatches):
     """The stream of a dataset that is not shuffled."""
 
-    def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
+    def _open(self, direction: int, skip: int) -> Iterator[Sequence[str]]:
+        shard = self._source.read(0)
         for k in itertools.count(skip):
-            yield sentences[k % len(sentences)]
-
-    return stream
+            yield shard.sentence(k % shard.n_sentences)
 
 
 def matrix(batch: LmBatch, values: np.ndarray) -> list[Any]:
@@ -217,88 +176,36 @@ def matrix(batch: LmBatch, values: np.ndarray) -> list[Any]:
     return values.reshape(steps, -1, *values.shape[1:]).swapaxes(0, 1).tolist()
 
 
-S, E, THE, UNK, DOT, TH = (
-    [258, 256, 259, 260, 260],
-    [258, 257, 259, 260, 260],
-    [258, 116, 104, 101, 259],
-    [258, 117, 110, 107, 259],
-    [258, 46, 259, 260, 260],
-    [258, 116, 104, 259, 260],
-)
-# batch, direction: ids, characters, targets (from bilm-tf's own tests)
-TINY_BATCHES = {
-    (0, 0): (
-        [[0, 3, 2], [0, 2, 4]],
-        [[S, THE, UNK], [S, TH, DOT]],
-        [[3, 2, 4], [2, 4, 1]],
-    ),
-    (1, 0): (
-        [[4, 0, 3], [0, 3, 2]],
-        [[DOT, S, THE], [S, THE, UNK]],
-        [[1, 3, 1], [3, 2, 4]],
-    ),
-    (0, 1): (
-        [[1, 4, 2], [1, 4, 2]],
-        [[E, DOT, UNK], [E, DOT, TH]],
-        [[4, 2, 3], [4, 2, 0]],
-    ),
-    (1, 1): (
-        [[3, 1, 3], [1, 4, 2]],
-        [[THE, E, THE], [E, DOT, UNK]],
-        [[0, 3, 0], [4, 2, 3]],
-    ),
-}
-
-
-@pytest.mark.parametrize("words", [True, False])
-def test_golden_example_of_bilm_tf(words: bool) -> None:
-    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "the", ".", "Āt"])
-    sentences = [line.split() for line in ("the unknown .", "th .", "the")]
-    indexer = whole_words(vocabulary) if words else characters(5)
-    batches = StreamBatches(in_order(sentences), indexer, vocabulary, rows=2, unroll=3)
-    assert batches.global_tokens == 6
-    for k in range(2):
-        batch = batches.next()
-        assert batch.sizes == (2, 2, 2)
-        for d in range(2):
-            ids, letters, targets = TINY_BATCHES[k, d]
-            assert matrix(batch, batch.targets[d]) == targets
-            if words:
-                assert batch.words is None
-                assert batch.word_ids is not None
-                assert matrix(batch, batch.word_ids[batch.rows[d]]) == ids
-            else:
-                assert batch.word_ids is None
-                assert batch.words is not None
-                assert matrix(batch, batch.words[batch.rows[d]] - 1) == letters
-
-
 def test_golden_batches_of_bilm_tf() -> None:
     """The toy corpus in its order: one file, not shuffled, both directions."""
     vocabulary = Vocabulary.read(GOLDEN / "bilm-tf/train/vocab.txt")
     with h5py.File(GOLDEN / "bilm-tf/checkpoint/train_golden.hdf5") as file:
         fed = [{n: np.asarray(a) for n, a in file[f"batch/{k}"].items()} for k in range(6)]
-    batches = StreamBatches(in_order(toy_corpus()), characters(10), vocabulary, rows=2, unroll=5)
+    source = source_of([toy_corpus()], vocabulary)
+    both = TokenIndexer(characters(10).alphabet, vocabulary)
+    batches = InOrder(dataclasses.replace(source, indexer=both), rows=2, unroll=5)
     for arrays in fed:
         batch = batches.next()
-        assert batch.words is not None
+        assert batch.total == 10
         for d, suffix in enumerate(("", "_reverse")):
             found = matrix(batch, batch.targets[d])
             assert found == arrays[f"next_token_id{suffix}"].tolist()
             letters = matrix(batch, batch.words[batch.rows[d]] - 1)
             assert letters == arrays[f"tokens_characters{suffix}"].tolist()
+            read = matrix(batch, batch.word_ids[batch.rows[d]])
+            # After the end of a sentence, which is only a target, the next one is read.
+            begin = {0: 1, 1: 0}
+            assert [row[1:] for row in read] == [
+                [begin.get(w, w) for w in row[:-1]] for row in found
+            ]
 
 
-def stream_batches(seed: int = 0, **options: Any) -> StreamBatches:
-    shards = [given_shard(shard) for shard in SHARDS]
-    sentences = endless_sentences(shards.__getitem__, list(map(len, SHARDS)), seed)
-    settings = {"rows": 3, "unroll": 7, **options}
-    return StreamBatches(sentences, whole_words(VOCABULARY), VOCABULARY, **settings)
+def stream_batches(*, rows: int = 3, unroll: int = 7, **options: Any) -> StreamBatches:
+    return StreamBatches(source_of(SHARDS, VOCABULARY, **options), rows=rows, unroll=unroll)
 
 
 def test_endless_streams_hold_every_sentence_once_an_epoch() -> None:
-    shards = [given_shard(shard) for shard in SHARDS]
-    stream = endless_sentences(shards.__getitem__, list(map(len, SHARDS)), 0)
+    stream = stream_batches()._open
     expected = Counter(tuple(tokens) for shard in SHARDS for tokens in shard)
     count = sum(map(len, SHARDS))
     orders = []
@@ -311,28 +218,6 @@ def test_endless_streams_hold_every_sentence_once_an_epoch() -> None:
     assert len(set(map(tuple, orders))) == 4  # each direction and epoch has its own
     later = stream(1, count + 11)
     assert [tuple(next(later)) for _ in range(20)] == orders[3][11:31]
-
-
-def test_processes_take_their_own_rows_of_a_stream() -> None:
-    whole = stream_batches(rows=4)
-    parts = [stream_batches(rows=2, rank=r, world=2) for r in range(2)]
-    for _ in range(12):
-        batch, shares = whole.next(), [part.next() for part in parts]
-        assert [part.global_tokens for part in parts] == [28, 28]
-        for d in range(2):
-            rows = [row for s in shares for row in matrix(s, s.targets[d])]
-            assert rows == matrix(batch, batch.targets[d])
-
-
-def test_a_stream_never_reads_the_end_of_a_sentence() -> None:
-    batches = stream_batches()
-    for _ in range(30):
-        batch = batches.next()
-        assert batch.word_ids is not None
-        forward, backward = (batch.word_ids[rows] for rows in batch.rows)
-        assert 1 not in forward  # </S>
-        assert 0 not in backward  # <S>
-        assert 1 in batch.targets[0] or 0 not in forward
 
 
 # Long windows ---------------------------------------------------------------------------------
@@ -357,11 +242,9 @@ NUMBERED = Vocabulary(
 )
 
 
-def window_batches(sizes: Sequence[int] = SIZES, **options: Any) -> WindowBatches:
-    settings = {"rows": 4, "unroll": 6, "longest": 48, "seed": 5, **options}
-    read = [given_shard(shard) for shard in numbered_shards(sizes)]
-    indexer = whole_words(NUMBERED)
-    return WindowBatches(read.__getitem__, len(read), indexer, NUMBERED, **settings)
+def window_batches(sizes: Sequence[int] = SIZES, *, rows: int = 4, **options: Any) -> WindowBatches:
+    source = source_of(numbered_shards(sizes), NUMBERED, **{"seed": 5, **options})
+    return WindowBatches(source, rows=rows, unroll=6, longest=48)
 
 
 def read_windows(batches: WindowBatches, count: int) -> tuple[list[list[str]], list[list[str]]]:
@@ -373,8 +256,6 @@ def read_windows(batches: WindowBatches, count: int) -> tuple[list[list[str]], l
     open_rows: list[list[list[str]]] = [[], []]
     for _ in range(count):
         batch = batches.next()
-        assert batch.fresh is not None
-        assert batch.word_ids is not None
         assert len(set(batch.sizes)) == 1  # full rows
         for d in range(len(batch.rows)):
             reads = matrix(batch, batch.word_ids[batch.rows[d]])
@@ -394,7 +275,7 @@ def read_windows(batches: WindowBatches, count: int) -> tuple[list[list[str]], l
 
 def test_a_window_is_running_text_with_markers_at_its_ends_only() -> None:
     batches = window_batches()
-    assert batches.global_tokens == 4 * 6
+    assert window_batches().next().total == 4 * 6
     forward, _ = read_windows(batches, 200)
     lengths = set()
     for window in forward:
@@ -413,7 +294,7 @@ def test_both_directions_read_the_same_windows() -> None:
     forward, backward = read_windows(window_batches(), 100)
     assert len(forward) > 20
     assert [window[::-1] for window in backward] == forward
-    only, none = read_windows(window_batches(bidirectional=False), 100)
+    only, none = read_windows(window_batches(directions=1), 100)
     assert only == forward
     assert none == []
 
@@ -429,16 +310,6 @@ def test_windows_of_an_epoch_do_not_overlap_and_epochs_differ() -> None:
     assert max(words.values()) <= epochs
 
 
-def test_every_row_starts_fresh_and_only_then() -> None:
-    batches = window_batches()
-    first = batches.next().fresh
-    assert first is not None
-    assert first.all()
-    later = [batches.next().fresh for _ in range(30)]
-    assert any(fresh.any() and not fresh.all() for fresh in later if fresh is not None)
-    assert not later[0].any()  # no window is shorter than two batches
-
-
 @pytest.mark.parametrize("sizes", [(12,), (13,), (5, 12, 7)])
 def test_a_tiny_corpus_is_one_window(sizes: tuple[int, ...]) -> None:
     batches = window_batches(sizes, rows=2)
@@ -448,22 +319,9 @@ def test_a_tiny_corpus_is_one_window(sizes: tuple[int, ...]) -> None:
     assert len(forward) + 2 == 12 == batches.cursor()["next"][0] + 1
 
 
-def test_processes_read_windows_of_their_own() -> None:
-    whole = window_batches(rows=4)
-    parts = [window_batches(rows=2, rank=r, world=2) for r in range(2)]
-    for _ in range(40):
-        batch, shares = whole.next(), [part.next() for part in parts]
-        assert [part.global_tokens for part in parts] == [24, 24]
-        assert [f for s in shares for f in s.fresh.tolist()] == batch.fresh.tolist()
-        for d in range(2):
-            rows = [row for s in shares for row in matrix(s, s.targets[d])]
-            assert rows == matrix(batch, batch.targets[d])
-            assert not set(map(tuple, rows[:2])) & set(map(tuple, rows[2:]))
-        assert whole.cursor() == parts[0].cursor() == parts[1].cursor()
-
-
 def same_batches(one: LmBatch, other: LmBatch) -> bool:
     assert (one.fresh is None) == (other.fresh is None)
+    assert one.total == other.total
     fresh = one.fresh is None or one.fresh.tolist() == other.fresh.tolist()
     return fresh and batch_arrays(one) == batch_arrays(other)
 
@@ -481,21 +339,9 @@ def test_the_share_of_tokens_in_windows(share: float) -> None:
     batches, tokens = mixed_batches(share), [0, 0]
     for _ in range(300):
         batch = batches.next()
-        assert batch.n_tokens == batches.global_tokens
+        assert batch.n_tokens == batch.total
         tokens[batch.fresh is not None] += batch.n_tokens
     assert tokens[1] / sum(tokens) == pytest.approx(share, abs=0.01)
-
-
-def test_mixed_batches_hold_the_sentences_and_the_windows_in_their_order() -> None:
-    mixed, sentences, windows = (
-        mixed_batches(0.3),
-        sentence_batches(numbered_shards()),
-        window_batches(),
-    )
-    for _ in range(60):
-        batch = mixed.next()
-        source = sentences if batch.fresh is None else windows
-        assert same_batches(batch, source.next())
 
 
 # Resuming ---------------------------------------------------------------------------------------
@@ -519,4 +365,22 @@ def test_batches_resume_from_anywhere(kind: str, skip: int, world: int) -> None:
     for _ in range(12):
         assert same_batches(whole.next(), other.next())
         assert whole.cursor() == other.cursor()
-        assert whole.global_tokens == other.global_tokens
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_processes_share_every_batch(kind: str) -> None:
+    # Sentences are cut by the batch; rows of running text are those of all processes.
+    rows = {} if kind in ("sentences", "mixed") else {"rows": 4}
+    mine = {name: count // 2 for name, count in rows.items()}
+    whole = KINDS[kind](**rows)
+    parts = [KINDS[kind](rank=rank, world=2, **mine) for rank in range(2)]
+    if kind == "mixed":
+        whole._windows = window_batches(rows=8)
+    for _ in range(25):
+        batch, shares = whole.next(), [part.next() for part in parts]
+        assert {share.total for share in shares} == {batch.n_tokens}
+        assert sum(share.n_tokens for share in shares) == batch.n_tokens
+        for d in range(2):
+            together = [tuple(r) for s in shares for r in unpacked(s, s.targets[d])]
+            assert sorted(together) == sorted(map(tuple, unpacked(batch, batch.targets[d])))
+        assert whole.cursor() == parts[0].cursor() == parts[1].cursor()

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from small_training import digest, make_sentences, small_recipe, write_text
 
-from elmore import Elmo, perplexity
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Prepared
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import DictionaryAlphabet
-from elmore.training.bilm.fine_tune import fine_tune
-from elmore.training.bilm.pretrain import make_batches, pretrain
-from elmore.training.distributed import Group
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.streams import make_batches
 from elmore.training.loop import Stopped
 from elmore.training.run import Run
 
@@ -73,18 +71,6 @@ def test_it_reads_the_end_of_long_words(trained: Run, data: Prepared, tmp_path: 
     assert len(np.unique(vectors, axis=0)) == 1
 
 
-def test_it_loads_as_it_was_saved(trained: Run, tmp_path: Path) -> None:
-    elmo = trained.elmo(threads=1)
-    elmo.save(tmp_path / "copy")
-    again = Elmo.load(tmp_path / "copy", threads=1)
-    assert perplexity(again, [WORDS[:3]], tokenized=True).mean < len(WORDS) + 3
-    texts = [WORDS[:3], ["never", "seen"]]
-    for one, two in zip(
-        elmo.embed(texts, tokenized=True), again.embed(texts, tokenized=True), strict=True
-    ):
-        assert np.array_equal(one, two)
-
-
 @pytest.mark.parametrize("regime", ["sentences", "stream"])
 def test_it_resumes_to_the_bit(data: Prepared, tmp_path: Path, regime: str) -> None:
     settings = {"data.regime": regime, "schedule.tokens": 400}
@@ -105,21 +91,8 @@ def test_a_stream_marks_sentences_as_the_model_reads_them(data: Prepared, tmp_pa
     alphabet = data.characters(26)
     recipe = small_recipe({**CHARACTERS, "data.regime": "stream"})
     indexer = TokenIndexer(alphabet)
-    batches, _ = make_batches(data, recipe, 0, Group(), indexer, data.vocabulary)
+    batches = make_batches(data, recipe, indexer, data.vocabulary)
     words = batches.next().words
-    assert words is not None
     marker = alphabet.encode([alphabet.markers[0]])[0]
     assert (words == marker).all(axis=1).any()
     assert not (words == alphabet.encode(["<S>"])[0]).all(axis=1).any()
-
-
-def test_it_can_be_fine_tuned(trained: Run, tmp_path: Path) -> None:
-    text = write_text(tmp_path / "other.txt", make_sentences(40, seed=4, words=WORDS[::-1]))
-    run = fine_tune(
-        trained.elmo(threads=1), [text], tmp_path / "run", epochs=1, tokenized=True, threads=1
-    )
-    before, after = trained.elmo().checkpoint, run.elmo().checkpoint
-    assert isinstance(before.alphabet, DictionaryAlphabet)
-    assert isinstance(after.alphabet, DictionaryAlphabet)
-    assert after.alphabet.symbols == before.alphabet.symbols
-    assert after.config == before.config

@@ -13,8 +13,7 @@ from small_training import WORDS, make_sentences, small_data, small_recipe, writ
 
 from elmore import Elmo, perplexity
 from elmore.corpus.prepared import Prepared
-from elmore.embedding.load import read_checkpoint
-from elmore.errors import ConfigError, ElmoreError, ResumeError
+from elmore.errors import ConfigError, ResumeError
 from elmore.formats.allennlp_hdf5 import write as write_hdf5
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.fine_tune import fine_tune
@@ -79,14 +78,6 @@ def test_a_model_of_our_own_keeps_its_softmax(
     assert new.backward < 0.8 * old.backward
 
 
-def test_the_order_of_its_own_words_is_no_reason_to_warn(trained: Path, tmp_path: Path) -> None:
-    text = write_text(tmp_path / "upside-down.txt", make_sentences(60, seed=1, words=WORDS[::-1]))
-    run = fine_tune(  # a warning would be an error here
-        trained, [text], tmp_path / "run", recipe=recipe(), epochs=1, tokenized=True, threads=1
-    )
-    assert (run.path / "vocab.txt").is_file()
-
-
 def test_it_goes_on_and_does_not_start_anew(
     trained: Path, texts: list[Path], tmp_path: Path
 ) -> None:
@@ -101,15 +92,6 @@ def test_it_goes_on_and_does_not_start_anew(
     assert after.checkpoint.softmax is not None
     for old, new in zip(before.checkpoint.softmax[:2], after.checkpoint.softmax[:2], strict=True):
         np.testing.assert_allclose(new, old, atol=1e-7)
-
-
-def test_a_loaded_model_serves_too(trained: Path, texts: list[Path], tmp_path: Path) -> None:
-    runs = [
-        fine_tune(model, texts, tmp_path / name, recipe=recipe(), tokenized=True, threads=1)
-        for name, model in (("a", trained), ("b", Elmo.load(trained, threads=1)))
-    ]
-    one, two = (weights(run.elmo(best=False)) for run in runs)
-    assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
 def test_the_tokenizer_is_the_models_or_the_users(
@@ -188,31 +170,6 @@ def test_published_weights_get_a_new_softmax_first(
     )
 
 
-def test_a_frozen_stretch_of_ones_own(
-    published: tuple[Path, ...], texts: list[Path], tmp_path: Path
-) -> None:
-    settings = {"schedule.frozen_tokens": 10**6, "schedule.epochs": 0.3}
-    run = fine_tune(
-        published, texts, tmp_path / "run", recipe=recipe(**settings), tokenized=True, threads=1
-    )
-    before = weights(Elmo.load(published))
-    after = weights(run.elmo(best=False))
-    assert all(np.array_equal(after[name], old) for name, old in before.items())
-
-
-def test_a_word_model_keeps_its_words(texts: list[Path], tmp_path: Path) -> None:
-    """The rows of its table are its vocabulary, softmax or not."""
-    words = ["<S>", "</S>", "<UNK>", *WORDS[6::-1]]
-    pair = write_pair(tmp_path / "words", make_options(16, 6, n_words=len(words)))
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    model = (*pair, tmp_path / "vocab.txt")
-    assert read_checkpoint(model).softmax is None
-    run = fine_tune(model, texts, tmp_path / "run", recipe=recipe(), tokenized=True, threads=1)
-    vocabulary = run.elmo().checkpoint.vocabulary
-    assert vocabulary is not None
-    assert list(vocabulary) == words
-
-
 @pytest.mark.parametrize("kind", ["sampled", "full", "adaptive"])
 def test_a_model_with_an_adaptive_softmax(kind: str, texts: list[Path], tmp_path: Path) -> None:
     """Its clusters are part of the softmax, which is kept whatever the recipe says."""
@@ -235,23 +192,6 @@ def test_a_plain_softmax_gets_no_clusters(trained: Path, texts: list[Path], tmp_
         fine_tune(trained, texts, tmp_path / "run", recipe=settings, tokenized=True, threads=1)
 
 
-def test_it_stops_early(trained: Path, texts: list[Path], tmp_path: Path) -> None:
-    settings = {
-        "schedule.epochs": 200,
-        "optimizer.lr": 0.3,  # too much: it gets worse soon
-        "run.evaluate_tokens": 300,
-        "run.patience": 2,
-    }
-    run = fine_tune(
-        trained, texts, tmp_path / "run", recipe=recipe(**settings), tokenized=True, threads=1
-    )
-    looks = [line["heldout"]["loss"] for line in run.log() if "heldout" in line]
-    assert 3 <= len(looks) < 60
-    assert min(looks) == looks[-3]
-    best = run.elmo().checkpoint.notes["training"]["heldout_loss"]
-    assert best == pytest.approx(looks[-3])
-
-
 def test_epochs_win_and_resume_goes_on(trained: Path, texts: list[Path], tmp_path: Path) -> None:
     options: dict[str, Any] = {"recipe": recipe(), "tokenized": True, "threads": 1}
     run = fine_tune(trained, texts, tmp_path / "run", epochs=1, **options)
@@ -262,15 +202,6 @@ def test_epochs_win_and_resume_goes_on(trained: Path, texts: list[Path], tmp_pat
     assert run.log()[-1]["tokens"] == pytest.approx(2 * first, rel=0.1)
     whole = fine_tune(trained, texts, tmp_path / "whole", epochs=2, **options)
     assert Run(tmp_path / "run").log()[-1]["tokens"] == whole.log()[-1]["tokens"]
-
-
-def test_refusals(trained: Path, texts: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(ElmoreError):
-        fine_tune(tmp_path / "nothing", texts, tmp_path / "run", recipe=recipe())
-    with pytest.raises(ElmoreError):
-        fine_tune(trained, [tmp_path / "none.txt"], tmp_path / "run", recipe=recipe(), threads=1)
-    with pytest.raises(ConfigError, match="labtop"):
-        fine_tune(trained, texts, tmp_path / "run", recipe="labtop", threads=1)
 
 
 @pytest.mark.parametrize("name", ["manylangs_both", "manylangs_words", "manylangs_characters_old"])

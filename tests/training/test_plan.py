@@ -7,26 +7,15 @@ import math
 from pathlib import Path
 
 import pytest
-from small_training import small_data, small_recipe, stop_at
+from small_training import small_recipe, stop_at
 
 from elmore.corpus.prepared import Part, Prepared
-from elmore.training.bilm.plan import (
-    Measured,
-    Plan,
-    curves,
-    disk_bytes,
-    expected_perplexity,
-    make_plan,
-)
-from elmore.training.bilm.pretrain import pretrain, run_tokens
+from elmore.training.bilm import plan as module
+from elmore.training.bilm.plan import Plan, curves, disk_bytes, expected_perplexity, make_plan
+from elmore.training.bilm.pretrain import pretrain
 from elmore.training.bilm.recipe import Recipe
 from elmore.training.loop import Stopped
 from elmore.training.run import Run
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return small_data(tmp_path_factory.mktemp("corpus"))
 
 
 def test_a_plan_measures_and_leaves_nothing_behind(data: Prepared) -> None:
@@ -34,7 +23,7 @@ def test_a_plan_measures_and_leaves_nothing_behind(data: Prepared) -> None:
     recipe = small_recipe()
     plan = make_plan(data, recipe=recipe, threads=1, seconds=0.1)
     assert sorted(data.folder.rglob("*")) == before
-    assert plan.total_tokens == run_tokens(data, recipe) == 900
+    assert plan.total_tokens == recipe.total_tokens(data) == 900
     assert plan.tokens_per_second > 0
     assert plan.seconds > 900 / plan.tokens_per_second
     assert plan.line().startswith("plan: 900 tokens at ")
@@ -42,10 +31,12 @@ def test_a_plan_measures_and_leaves_nothing_behind(data: Prepared) -> None:
     assert make_plan(data.folder, recipe=recipe, threads=1, seconds=0).tokens == data.n_tokens
 
 
-def test_time_memory_and_perplexity_follow_from_what_was_measured(data: Prepared) -> None:
+def test_time_memory_and_perplexity_follow_from_what_was_measured(
+    data: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = small_recipe()  # 900 tokens, evaluated every 300
-    measured = Measured(tokens_per_second=100, evaluation_seconds=2, memory_bytes=10**6)
-    plan = Plan.of(data, recipe, measured)
+    monkeypatch.setattr(module, "peak_memory", lambda: 10**6)
+    plan = Plan.of(data, recipe, 100, evaluation_seconds=2)
     assert plan.seconds == 900 / 100 + 4 * 2
     softmax = 4 * len(data.vocabulary) * (recipe.model.projection_dim + 1)
     assert plan.memory_bytes == 10**6 + softmax
@@ -108,8 +99,7 @@ def sized(data: Prepared, tokens: int, heldout: int = 10**5) -> Prepared:
 
 
 def advice(prepared: Prepared) -> str:
-    measured = Measured(tokens_per_second=1000)
-    return "\n".join(Plan.of(prepared, Recipe.load("laptop"), measured).advice)
+    return "\n".join(Plan.of(prepared, Recipe.load("laptop"), 1000).advice)
 
 
 def test_advice(data: Prepared) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from elmore.cli.options import ModelChoice, RunChoice
     from elmore.corpus.prepared import Prepared
     from elmore.training.bilm.recipe import Recipe
-    from elmore.training.display import Display
     from elmore.training.run import Run
 
 _PRETRAIN = """\
@@ -105,9 +104,7 @@ def pretrain(
             overwrite=run.force,
             threads=threads,
             device=device,
-            progress=display.show
-            if console.quiet or run.resume
-            else _announcing(prepared, recipe, display, console),
+            progress=display.show,
         )
     if _is_first():
         _report(done, display.last_heldout or {}, "trained", done.checkpoint_path, console)
@@ -120,13 +117,14 @@ def _is_first() -> bool:
 
 def _recipe(prepared: Prepared, run: RunChoice, console: Console) -> Recipe:
     """The recipe that is named, or one that fits the data; say what was chosen."""
-    from elmore.training.bilm.pretrain import DEFAULT, choose_recipe
-    from elmore.training.bilm.recipe import Recipe
+    from elmore.training.bilm.recipe import DEFAULT, Recipe, fitted_recipe
     from elmore.training.run import Run
 
     if run.recipe is not None:
         return Recipe.load(run.recipe, run.settings)
-    chosen = choose_recipe(prepared, Run(run.output) if run.resume else None, run.settings)
+    if run.resume and Run(run.output).exists():
+        return Run(run.output).recipe.changed(run.settings)
+    chosen = fitted_recipe(prepared, run.settings)
     own = Recipe.load(DEFAULT, run.settings)
     differ = {
         f"{section}.{key}": value
@@ -134,30 +132,10 @@ def _recipe(prepared: Prepared, run: RunChoice, console: Console) -> Recipe:
         for key, value in vars(getattr(chosen, section)).items()
         if value != getattr(getattr(own, section), key)
     }
-    if differ and not run.resume and _is_first():
+    if differ and _is_first():
         values = ", ".join(f"{key}={value:_g}" for key, value in differ.items())
         console.say(f"recipe {DEFAULT}, fitted to {prepared.n_tokens:,} training tokens: {values}")
     return chosen
-
-
-def _announcing(
-    prepared: Prepared, recipe: Recipe, display: Display, console: Console
-) -> Callable[[dict[str, Any]], None]:
-    """Show the log, after a plan that is made from the speed of the run's own first steps."""
-    from elmore.base.machine import peak_memory
-    from elmore.training.bilm.plan import Measured, Plan
-
-    planned = False
-
-    def show(line: dict[str, Any]) -> None:
-        nonlocal planned
-        if not planned and "tokens_per_s" in line:
-            measured = Measured(tokens_per_second=line["tokens_per_s"], memory_bytes=peak_memory())
-            console.say(Plan.of(prepared, recipe, measured).line())
-            planned = True
-        display.show(line)
-
-    return show
 
 
 def _spread(processes: int) -> NoReturn:

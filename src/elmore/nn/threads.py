@@ -9,7 +9,7 @@ import torch
 
 from elmore.compute.workers import ThreadLimits, Workers
 
-__all__ = ["TorchLimits", "torch_workers"]
+__all__ = ["TorchLimits", "one_thread", "torch_workers"]
 
 
 class TorchLimits(ThreadLimits):
@@ -39,3 +39,14 @@ class TorchLimits(ThreadLimits):
 def torch_workers(threads: int | None = None, count: int | None = None) -> Workers:
     """Make workers for jobs that call torch; arguments as for `Workers`."""
     return Workers(threads, count, TorchLimits())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread here: the heavy work is on the workers."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -3,7 +3,8 @@
 `progress=` of `pretrain`, `fine_tune` and `Task.fit` chooses it. True or None shows it, False does
 not. A function gets every line of the log instead: a dictionary with `step`, `tokens` (of a task
 `examples` and `epoch`) and `total`, and either `loss`, `lr`, `norm` and a rate, or `heldout` with
-the scores of an evaluation. `fine_tune` sends a first one with a `plan` in words.
+the scores of an evaluation. A new run of a language model has another one before the first, with a
+`plan` in words: how long it will take.
 """
 
 from __future__ import annotations

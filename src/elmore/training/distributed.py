@@ -148,9 +148,17 @@ def join_group(device: str = "cpu") -> Group:
         return Group(device=_trainable(device))
     if "RANK" not in os.environ:
         raise ConfigError("WORLD_SIZE is set but RANK is not; start with torchrun")
-    device = _trainable(_own_device(device))
-    kind = device.partition(":")[0]
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(f"device={device!r} for several processes; use 'cuda', one GPU for each")
+    kind = device
     if kind == "cuda":
+        number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if number >= there:
+            raise ConfigError(
+                f"process {number} of this machine has no GPU, there are {there}; start as many "
+                "processes as GPUs"
+            )
+        device = _trainable(f"cuda:{number}")
         # nccl would use the first GPU in every process.
         torch.cuda.set_device(device)
     # A caller who made the group keeps it; we end only what we began.
@@ -165,21 +173,6 @@ def join_group(device: str = "cpu") -> Group:
             "init_process_group('cpu:gloo,cuda:nccl')"
         )
     return Group(torch.distributed.get_rank(), world, device=device, ours=ours)
-
-
-def _own_device(device: str) -> str:
-    """The device of this process among those of its machine."""
-    if device == "cpu":
-        return device
-    if device != "cuda":
-        raise ConfigError(f"device={device!r} for several processes; use 'cuda', one GPU for each")
-    number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if number >= there:
-        raise ConfigError(
-            f"process {number} of this machine has no GPU, there are {there}; start as many "
-            "processes as GPUs"
-        )
-    return f"cuda:{number}"
 
 
 def _trainable(device: str) -> str:

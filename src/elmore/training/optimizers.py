@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import call
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -127,18 +128,18 @@ class Adagrad(Optimizer):
         super().__init__()
         self._start = accumulator
 
+    @torch.no_grad()
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        with torch.no_grad():
-            for name, weight, gradient, ids in updates:
-                (everything,) = self._kept(name, weight, self._start)
-                if ids is None:
-                    sums = everything.addcmul_(gradient, gradient)
-                    weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
-                else:
-                    # Indexing by numbers copies, so both results are written back.
-                    sums = everything[ids].addcmul_(gradient, gradient)
-                    everything[ids] = sums
-                    weight[ids] = weight[ids].addcdiv_(gradient, sums.sqrt_(), value=-lr)
+        for name, weight, gradient, ids in updates:
+            (everything,) = self._kept(name, weight, self._start)
+            if ids is None:
+                sums = everything.addcmul_(gradient, gradient)
+                weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
+            else:
+                # Indexing by numbers copies, so both results are written back.
+                sums = everything[ids].addcmul_(gradient, gradient)
+                everything[ids] = sums
+                weight[ids] = weight[ids].addcdiv_(gradient, sums.sqrt_(), value=-lr)
 
 
 class Adam(Optimizer):
@@ -161,13 +162,14 @@ class Adam(Optimizer):
         self._betas, self._epsilon, self._decay = betas, epsilon, weight_decay
         self._steps: dict[str, int] = {}
 
+    @torch.no_grad()
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        with torch.no_grad():
-            for update in updates:
-                self._update(update, lr)
+        for update in updates:
+            self._update(*update, lr)
 
-    def _update(self, update: Update, lr: float) -> None:
-        name, weight, gradient, ids = update
+    def _update(
+        self, name: str, weight: Tensor, gradient: Tensor, ids: Tensor | None, lr: float
+    ) -> None:
         first, second = self._kept(name, weight)
         beta1, beta2 = self._betas
         m, v, w = (first, second, weight) if ids is None else (first[ids], second[ids], weight[ids])
@@ -195,11 +197,6 @@ class Adam(Optimizer):
             for key, count in state.items()
             if key.endswith("|count")
         }
-
-
-def _in_turn(jobs: Sequence[Callable[[], None]]) -> None:
-    for job in jobs:
-        job()
 
 
 # Makes singular values between 0.01 and 1 end up near 1 (Jordan et al. 2024).
@@ -258,23 +255,23 @@ class Muon(Optimizer):
         momentum: float = 0.95,
         weight_decay: float = 0.0,
         rounded: bool = False,
-        run: Callable[[Sequence[Callable[[], None]]], object] = _in_turn,
+        run: Callable[[Sequence[Callable[[], None]]], object] = lambda jobs: list(map(call, jobs)),
     ) -> None:
         super().__init__()
         self._others, self._run = others, run
         self._rate, self._momentum, self._decay = rate, momentum, weight_decay
         self._factor = torch.bfloat16 if rounded else torch.float32
 
+    @torch.no_grad()
     def step(self, updates: Iterable[Update], lr: float) -> None:
         others = []
         shapes: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
-        with torch.no_grad():
-            for update in updates:
-                if is_lstm_matrix(update.name):
-                    pair = self._blocks(update)
-                    shapes.setdefault((pair[1].shape[1], pair[1].shape[2]), []).append(pair)
-                else:
-                    others.append(update)
+        for update in updates:
+            if is_lstm_matrix(update.name):
+                pair = self._blocks(update)
+                shapes.setdefault((pair[1].shape[1], pair[1].shape[2]), []).append(pair)
+            else:
+                others.append(update)
         # Cut alike whatever the number of threads, so that it cannot change the last bits.
         halves = (half for pairs in shapes.values() for half in (pairs[::2], pairs[1::2]) if half)
         self._run([partial(self._move, half, lr * self._rate) for half in halves])
@@ -345,17 +342,17 @@ class Adadelta(Optimizer):
         super().__init__()
         self._rho, self._epsilon = rho, epsilon
 
+    @torch.no_grad()
     def step(self, updates: Iterable[Update], lr: float) -> None:
         rho, epsilon = self._rho, self._epsilon
-        with torch.no_grad():
-            for name, weight, gradient, ids in updates:
-                if ids is not None:
-                    raise ValueError("Adadelta has no lazy rows; give the complete gradient")
-                squares, steps = self._kept(name, weight)
-                squares.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
-                step = (steps + epsilon).sqrt_().div_((squares + epsilon).sqrt_()).mul_(gradient)
-                steps.mul_(rho).addcmul_(step, step, value=1 - rho)
-                weight.add_(step, alpha=-lr)
+        for name, weight, gradient, ids in updates:
+            if ids is not None:
+                raise ValueError("Adadelta has no lazy rows; give the complete gradient")
+            squares, steps = self._kept(name, weight)
+            squares.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
+            step = (steps + epsilon).sqrt_().div_((squares + epsilon).sqrt_()).mul_(gradient)
+            steps.mul_(rho).addcmul_(step, step, value=1 - rho)
+            weight.add_(step, alpha=-lr)
 
 
 # --------------------------------------------------------------------------- learning rates

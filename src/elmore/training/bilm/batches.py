@@ -5,7 +5,7 @@ Every kind of batches knows where it is (`cursor`) and can resume from there, bi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,11 +17,9 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["Batches", "LmBatch", "SentenceBatches", "ShardReader"]
+__all__ = ["Batches", "LmBatch", "SentenceBatches", "Source"]
 
 Ints = NDArray[np.int64]
-# Gives a shard by its number.
-ShardReader = Callable[[int], Shard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,7 @@ class LmBatch:
         sizes: sequences alive at each step.
         rows: for each direction, the word that each packed row reads, (n_rows,).
         targets: for each direction, the word id that each packed row should predict, (n_rows,).
+        total: predictions of one direction in the batches of all processes together.
         fresh: None if every sequence starts from zeros and is complete. Otherwise the sequences
             continue those of the last such batch, except where this is true, (sizes[0],).
     """
@@ -46,12 +45,43 @@ class LmBatch:
     sizes: tuple[int, ...]
     rows: tuple[NDArray[np.int64], ...]
     targets: tuple[NDArray[np.int64], ...]
+    total: int
     fresh: NDArray[np.bool_] | None = None
 
     @property
     def n_tokens(self) -> int:
-        """Predictions of one direction."""
+        """Predictions of one direction in this process."""
         return len(self.targets[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What the batches of a run are made from.
+
+    Attributes:
+        read: gives a shard by its number.
+        sizes: the sentences of each shard.
+        indexer: makes ids of the words that are read.
+        vocabulary: the words that are predicted.
+        seed: decides the order.
+        directions: 2, or 1 for the forward direction only.
+        rank: the number of this process, of `world`.
+        world: how many processes share the batches.
+    """
+
+    read: Callable[[int], Shard]
+    sizes: Sequence[int]
+    indexer: TokenIndexer
+    vocabulary: Vocabulary
+    seed: int
+    directions: int = 2
+    rank: int = 0
+    world: int = 1
+
+    def order(self, *names: str | int) -> list[int]:
+        """The order of the shards for one purpose."""
+        order: list[int] = numpy_generator(self.seed, *names).permutation(len(self.sizes)).tolist()
+        return order
 
 
 class Batches(Protocol):
@@ -59,10 +89,6 @@ class Batches(Protocol):
 
     def next(self) -> LmBatch:
         """The next batch of this process."""
-
-    @property
-    def global_tokens(self) -> int:
-        """Predictions of one direction in the last batch, over all processes."""
 
     def cursor(self) -> dict[str, Any]:
         """The position in the data, as JSON."""
@@ -83,47 +109,25 @@ class SentenceBatches:
     `max_length` are cut into pieces. `pool` sentences are sorted together.
     """
 
-    def __init__(
-        self,
-        read: ShardReader,
-        n_shards: int,
-        indexer: TokenIndexer,
-        vocabulary: Vocabulary,
-        *,
-        batch_tokens: int,
-        max_length: int,
-        pool: int,
-        seed: int,
-        bidirectional: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self._read = read
-        self._n_shards = n_shards
-        self._indexer = indexer
-        self._vocabulary = vocabulary
+    def __init__(self, source: Source, *, batch_tokens: int, max_length: int, pool: int) -> None:
+        self._source = source
         self._batch_tokens, self._max_length, self._pool = batch_tokens, max_length, pool
-        self._seed = seed
-        self._directions = 2 if bidirectional else 1
-        self._rank, self._world = rank, world
         self._epoch = self._shard = self._batch = 0
         self._loaded: tuple[tuple[int, int], _Encoded, list[Ints]] | None = None
-        self.global_tokens = 0
 
     def next(self) -> LmBatch:
         encoded, plan = self._current()
         while self._batch >= len(plan):
             self._shard, self._batch = self._shard + 1, 0
-            if self._shard >= self._n_shards:
+            if self._shard >= len(self._source.sizes):
                 self._epoch, self._shard = self._epoch + 1, 0
             encoded, plan = self._current()
         pieces = plan[self._batch]
         self._batch += 1
-        # All processes count all rows, so that they agree on the mean of the loss.
-        self.global_tokens = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
         # Every world-th row: the share stays sorted by length, as packing needs, and all shares are
-        # nearly equal.
-        return encoded.batch(pieces[self._rank :: self._world], self._directions)
+        # nearly equal. All processes count all rows, so that they agree on the mean of the loss.
+        total = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
+        return encoded.batch(pieces[self._source.rank :: self._source.world], total)
 
     def cursor(self) -> dict[str, Any]:
         return {"epoch": self._epoch, "shard": self._shard, "batch": self._batch}
@@ -137,15 +141,14 @@ class SentenceBatches:
         # ones without reading what came before (C3).
         key = (self._epoch, self._shard)
         if self._loaded is None or self._loaded[0] != key:
-            order = numpy_generator(self._seed, "shards", self._epoch).permutation(self._n_shards)
-            shard = self._read(int(order[self._shard]))
-            encoded = _Encoded(shard, self._indexer, self._vocabulary, self._max_length)
+            shard = self._source.read(self._source.order("shards", self._epoch)[self._shard])
+            encoded = _Encoded(shard, self._source, self._max_length)
             self._loaded = (key, encoded, self._plan(encoded))
         return self._loaded[1], self._loaded[2]
 
     def _plan(self, encoded: _Encoded) -> list[Ints]:
         """Cut the pieces of a shard into batches."""
-        generator = numpy_generator(self._seed, "pool", self._epoch, self._shard)
+        generator = numpy_generator(self._source.seed, "pool", self._epoch, self._shard)
         lengths = encoded.ends - encoded.starts + 1
         order = generator.permutation(len(lengths))
         # Sentences of similar length keep all steps of a batch wide; pools, not the complete
@@ -176,18 +179,18 @@ def _cut(lengths: Ints, budget: int) -> list[int]:
 class _Encoded:
     """A shard with its types as character ids and vocabulary ids, made once for all its batches."""
 
-    def __init__(
-        self, shard: Shard, indexer: TokenIndexer, vocabulary: Vocabulary, max_length: int
-    ) -> None:
+    def __init__(self, shard: Shard, source: Source, max_length: int) -> None:
+        indexer, vocabulary = source.indexer, source.vocabulary
         types = [*shard.types, *indexer.markers]
         self._begin, self._end = len(types) - 2, len(types) - 1
         self._tokens = shard.tokens
         self._characters = None if indexer.alphabet is None else indexer.alphabet.encode(types)
         self._word_ids = None if indexer.vocabulary is None else indexer.vocabulary.encode(types)
         self._targets = vocabulary.encode([*shard.types, *vocabulary.markers])
+        self._directions = source.directions
         self.starts, self.ends = _pieces(shard.sentences, max_length)
 
-    def batch(self, pieces: Ints, directions: int) -> LmBatch:
+    def batch(self, pieces: Ints, total: int) -> LmBatch:
         """Pack pieces, which come longest first; forward predicts right, backward left."""
         starts, lengths = self.starts[pieces], self.ends[pieces] - self.starts[pieces]
         steps = int(lengths[0]) + 1 if len(lengths) else 0
@@ -206,7 +209,7 @@ class _Encoded:
         sizes = np.bincount(step, minlength=steps)
         reads = [places[row, step]]
         aims = [places[row, step + 1]]
-        if directions == 2:
+        if self._directions == 2:
             last = lengths[row] + 1
             reads.append(places[row, last - step])
             aims.append(places[row, last - step - 1])
@@ -216,8 +219,9 @@ class _Encoded:
             words=None if self._characters is None else self._characters[types],
             word_ids=None if self._word_ids is None else self._word_ids[types],
             sizes=tuple(sizes.tolist()),
-            rows=tuple(np.split(where.reshape(-1), directions)),
+            rows=tuple(np.split(where.reshape(-1), self._directions)),
             targets=tuple(self._targets[aim] for aim in aims),
+            total=total,
         )
 
 

@@ -6,9 +6,9 @@ import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from elmore.base.messages import ProgressOption, readable_time, shown
+from elmore.base.messages import readable_time, shown
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Prepared
 from elmore.embedding.load import ModelPath, read_checkpoint
@@ -16,11 +16,9 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.segmenter import Tokenizer
 from elmore.text.vocabulary import USUAL
-from elmore.training.bilm.plan import measure
-from elmore.training.bilm.pretrain import run_tokens, start_run, train_run
+from elmore.training.bilm.pretrain import start_run, train_run
 from elmore.training.bilm.recipe import ModelRecipe, Recipe
 from elmore.training.display import TrainingProgress
-from elmore.training.distributed import Group
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ def fine_tune(
         overwrite: as in `pretrain`.
         threads: processors to use; all by default.
         device: where to compute.
-        progress: as in `pretrain`; it begins with the model and an estimate of the time.
+        progress: as in `pretrain`.
     """
     if isinstance(model, str | Path | tuple):
         checkpoint = read_checkpoint(model)
@@ -82,69 +80,56 @@ def fine_tune(
     shape = ModelRecipe.from_config(checkpoint.config, alphabet="characters" if own else "bytes")
     run = Run(out)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
-    schedule = recipe.schedule
     if epochs is not None:
-        schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
+        recipe = recipe.replaced(schedule={"epochs": float(epochs), "tokens": None})
     group = start_run(run, device, resume=resume, overwrite=overwrite)
-    counting = False if progress is False else None  # of prepare, which has no log
     # One process prepares for all: they share the folder.
     group.first(
         lambda: _prepare(
-            checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, counting
+            checkpoint,
+            texts,
+            run,
+            vocabulary=vocabulary,
+            heldout=heldout,
+            tokenized=tokenized,
+            tokenizer=tokenizer,
+            seed=seed,
+            progress=False if progress is False else None,  # it has no log
         )
     )
     data = Prepared.open(run.path / "data")
-    if checkpoint.softmax is None and not schedule.frozen_tokens:
+    if checkpoint.softmax is None and not recipe.schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
-        total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
-        schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
-    loss = recipe.loss
+        recipe = recipe.replaced(schedule={"frozen_tokens": recipe.total_tokens(data) // 3})
     if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
-        cutoffs = checkpoint.softmax.cutoffs
-        loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
-    recipe = dataclasses.replace(recipe, model=shape, loss=loss, schedule=schedule)
-    plan = None
-    if group.main and progress is not False and not run.exists():
-        plan = _plan(data, recipe, checkpoint, threads, group)
+        recipe = recipe.replaced(loss={"kind": "adaptive", "cutoffs": checkpoint.softmax.cutoffs})
+    recipe = dataclasses.replace(recipe, model=shape)
+    tokens = recipe.total_tokens(data)
+    patience = ", less if it stops improving" if recipe.run.patience else ""
+
+    def plan(speed: float) -> str:
+        return (
+            f"fine-tuning {shown(checkpoint.origin, 120)} on {data.n_tokens:,} tokens: {tokens:,} "
+            f"tokens to read, about {readable_time(tokens / speed)}{patience}"
+        )
+
     train_run(
         run,
         data,
         recipe,
         group,
+        plan=plan,
         seed=seed,
         threads=threads,
         progress=progress,
         start=checkpoint,
-        plan=plan,
     )
     group.leave()
     return run
 
 
-def _plan(
-    data: Prepared, recipe: Recipe, checkpoint: Checkpoint, threads: int | None, group: Group
-) -> str:
-    """What a run starts from and how long it will take, from a few measured steps."""
-    found = measure(data, recipe, threads=threads, device=group.device, seconds=2, start=checkpoint)
-    tokens = run_tokens(data, recipe)
-    seconds = tokens / (found.tokens_per_second * group.world)
-    patience = ", less if it stops improving" if recipe.run.patience else ""
-    return (
-        f"fine-tuning {shown(checkpoint.origin, 120)} on {data.n_tokens:,} tokens: {tokens:,} "
-        f"tokens to read, about {readable_time(seconds)}{patience}"
-    )
-
-
 def _prepare(
-    checkpoint: Checkpoint,
-    texts: Sequence[str | Path],
-    run: Run,
-    vocabulary: int | Path | None,
-    heldout: float,
-    tokenized: bool,
-    tokenizer: Tokenizer,
-    seed: int,
-    progress: ProgressOption,
+    checkpoint: Checkpoint, texts: Sequence[str | Path], run: Run, **options: Any
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
@@ -153,25 +138,14 @@ def _prepare(
     if folder.is_dir() and run.exists():
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
-    words: int | Path | None = vocabulary
     # A word table is tied to its vocabulary, even where there is no softmax.
     kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
     # Words with other markers cannot be those of prepared text; the trainer brings them itself.
     usual = checkpoint.vocabulary is not None and checkpoint.vocabulary.specials == USUAL
     if kept and usual and checkpoint.vocabulary is not None:
-        words = run.path / "vocab.txt"
-        words.write_bytes(checkpoint.vocabulary.to_bytes())
+        options["vocabulary"] = run.path / "vocab.txt"
+        options["vocabulary"].write_bytes(checkpoint.vocabulary.to_bytes())
     with warnings.catch_warnings():
         # The model's words are in the order of the text that it was trained on, and must stay so.
         warnings.filterwarnings("ignore", ".* is not sorted by frequency", UserWarning)
-        return prepare(
-            texts,
-            folder,
-            vocabulary=words,
-            tokenized=tokenized,
-            tokenizer=tokenizer,
-            heldout=heldout,
-            seed=seed,
-            overwrite=True,
-            progress=progress,
-        )
+        return prepare(texts, folder, overwrite=True, **options)

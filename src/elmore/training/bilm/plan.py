@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +16,14 @@ from elmore.base.machine import peak_memory
 from elmore.base.messages import readable_bytes, readable_time
 from elmore.config import count_parameters, weight_shapes
 from elmore.corpus.prepared import Prepared
-from elmore.formats.checkpoint import Checkpoint
-from elmore.nn.threads import torch_workers
-from elmore.training.bilm.pretrain import choose_recipe, make_trainer, one_thread, run_tokens
-from elmore.training.bilm.recipe import Recipe
+from elmore.nn.threads import one_thread, torch_workers
+from elmore.training.bilm.recipe import Recipe, fitted_recipe
+from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.distributed import Group
 from elmore.training.optimizers import is_lstm_matrix
 from elmore.training.run import Run
 
-__all__ = ["Measured", "Plan", "curves", "expected_perplexity", "make_plan", "measure"]
+__all__ = ["Plan", "curves", "expected_perplexity", "make_plan"]
 
 # At most; a slow model is measured for a few seconds only.
 _STEPS = 20
@@ -48,15 +46,6 @@ _MAX_WORDS, _MAX_SIZE = 1.25, 2.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What a few steps showed: their speed, the time of an evaluation, and the peak memory."""
-
-    tokens_per_second: float
-    evaluation_seconds: float = 0.0
-    memory_bytes: int | None = None  # None where the system does not tell
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a run will cost and bring."""
 
@@ -66,7 +55,7 @@ class Plan:
     total_tokens: int  # of the complete run
     tokens_per_second: float
     seconds: float  # of the complete run, with its evaluations
-    memory_bytes: int | None
+    memory_bytes: int | None  # None where the system does not tell
     disk_bytes: int  # of the run folder, at most
     # Expected on text like that of `perplexity_of`; None where the vocabulary or the size of the
     # model differs too much from those runs.
@@ -77,22 +66,24 @@ class Plan:
     advice: tuple[str, ...]
 
     @classmethod
-    def of(cls, prepared: Prepared, recipe: Recipe, measured: Measured) -> Plan:
-        """Plan a run whose speed is known."""
+    def of(
+        cls, prepared: Prepared, recipe: Recipe, speed: float, evaluation_seconds: float = 0.0
+    ) -> Plan:
+        """Plan a run whose tokens per second are known, after a few steps in this process."""
         model, n_words = recipe.model, len(prepared.vocabulary)
-        total = run_tokens(prepared, recipe)
+        total = recipe.total_tokens(prepared)
         parameters = count_parameters(model.config(n_words))
         curve, perplexity = expected_perplexity(recipe, n_words, prepared.n_tokens, total)
         every = recipe.run.evaluate_tokens
         evaluations = 1 + (total // every if every else 0)
-        memory = measured.memory_bytes
+        memory = peak_memory()
         return cls(
             recipe=recipe.name,
             tokens=prepared.n_tokens,
             passes=total / max(1, prepared.n_tokens + prepared.n_sentences),
             total_tokens=total,
-            tokens_per_second=measured.tokens_per_second,
-            seconds=total / measured.tokens_per_second + evaluations * measured.evaluation_seconds,
+            tokens_per_second=speed,
+            seconds=total / speed + evaluations * evaluation_seconds,
             # A model that is saved is copied first.
             memory_bytes=None if memory is None else memory + _softmax_bytes(recipe, n_words),
             disk_bytes=disk_bytes(recipe, n_words),
@@ -156,27 +147,12 @@ def make_plan(
     """
     prepared = data if isinstance(data, Prepared) else Prepared.open(data)
     if recipe is None:
-        recipe = choose_recipe(prepared)
+        recipe = fitted_recipe(prepared)
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
-    measured = measure(prepared, recipe, threads=threads, device=device, seconds=seconds)
-    return Plan.of(prepared, recipe, measured)
-
-
-def measure(
-    prepared: Prepared,
-    recipe: Recipe,
-    *,
-    threads: int | None = None,
-    device: str = "cpu",
-    seconds: float = 5.0,
-    start: Checkpoint | None = None,
-) -> Measured:
-    """Train a few steps on the data, from the weights of `start` if given, and forget them."""
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        workers = torch_workers(threads)
-        group = Group(device=device)
-        trainer = make_trainer(prepared, recipe, Run(folder), 0, group, workers, start)
+        group, workers = Group(device=device), torch_workers(threads)
+        trainer = LmTrainer(recipe, Run(folder), prepared, 0, group, workers)
         trainer.step()  # the first one also reads the data and makes the optimizer's arrays
         seen, began = trainer.seen, time.perf_counter()
         for _ in range(_STEPS):
@@ -191,9 +167,7 @@ def measure(
         trainer.evaluate()
         taken = time.perf_counter() - began
     share = len(everything) / max(1, len(trainer.heldout))
-    return Measured(
-        tokens_per_second=speed, evaluation_seconds=taken * share, memory_bytes=peak_memory()
-    )
+    return Plan.of(prepared, recipe, speed, taken * share)
 
 
 def disk_bytes(recipe: Recipe, n_words: int) -> int:
@@ -235,17 +209,13 @@ def _advice(prepared: Prepared, recipe: Recipe, total: int, parameters: int) -> 
             "there is enough text for a larger model: "
             f"--set model.dim={dim} --set model.projection_dim={projection}"
         )
-    yield from _advice_on_words(prepared)
-
-
-def _advice_on_words(prepared: Prepared) -> Iterator[str]:
     if prepared.heldout_oov_rate > _MANY_UNKNOWN:
         yield (
             f"{prepared.heldout_oov_rate:.0%} of the held-out words are not in the vocabulary, so "
             "perplexity will mislead; use more text, a larger --vocabulary, or split words into "
             "smaller tokens"
         )
-    frequent = int((prepared.counts >= _RARE).sum())
+    frequent = int((prepared.counts_of(prepared.vocabulary) >= _RARE).sum())
     if prepared.heldout_oov_rate <= _MANY_UNKNOWN and 2 * frequent < len(prepared.vocabulary):
         yield (
             f"only {frequent:,} of the {len(prepared.vocabulary):,} words occur {_RARE} times or "
@@ -275,20 +245,19 @@ class _Curve:
 
     def at(self, tokens: float) -> float:
         """The perplexity to expect after a complete run over this many different tokens."""
+        lowest, factor, power = _fit(self.constant)
+
+        def constant(tokens: float) -> float:
+            return lowest + factor * math.pow(tokens, -power)
+
         # The gain of a decay changes slowly with the length of a run, and is known for few lengths:
         # it is interpolated between them.
-        gains = [math.log(found / self._constant(seen)) for seen, found in self.decayed]
+        gains = [math.log(found) - constant(seen) for seen, found in self.decayed]
         places = [math.log(seen) for seen, _ in self.decayed]
-        gain = float(np.interp(math.log(tokens), places, gains))
-        return self._constant(tokens) * math.exp(gain)
-
-    def _constant(self, tokens: float) -> float:
-        lowest, factor, power = _fit(self.constant)
-        return math.exp(lowest + factor * tokens**-power)
+        return math.exp(constant(tokens) + float(np.interp(math.log(tokens), places, gains)))
 
 
-@lru_cache(maxsize=16)
-def _fit(points: tuple[tuple[float, float], ...]) -> tuple[float, float, float]:
+def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     """Fit loss = a + b * tokens ** -c by least squares; (a, b, c)."""
     tokens, losses = np.array([p[0] for p in points]), np.log([p[1] for p in points])
     best = (math.inf, 0.0, 0.0, 0.0)
@@ -301,7 +270,6 @@ def _fit(points: tuple[tuple[float, float], ...]) -> tuple[float, float, float]:
     return best[1:]
 
 
-@lru_cache(maxsize=1)
 def curves() -> tuple[_Curve, ...]:
     """All curves that are known."""
     entries = read_json(_CURVES)["curves"]

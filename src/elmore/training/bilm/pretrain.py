@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from functools import lru_cache
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from elmore.compute.workers import Workers
-from elmore.corpus.prepared import Prepared, Shard
+from elmore.corpus.prepared import Prepared
 from elmore.embedding.load import ModelPath, read_checkpoint
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
-from elmore.nn.threads import torch_workers
-from elmore.text.batching import TokenIndexer
-from elmore.text.characters import ByteAlphabet
-from elmore.text.vocabulary import Vocabulary
-from elmore.training.bilm.batches import Batches, LmBatch, SentenceBatches
-from elmore.training.bilm.recipe import Recipe
-from elmore.training.bilm.streams import (
-    MixedBatches,
-    StreamBatches,
-    WindowBatches,
-    endless_sentences,
-)
+from elmore.nn.threads import one_thread, torch_workers
+from elmore.training.bilm.plan import Plan
+from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.distributed import Group, join_group
 from elmore.training.loop import Cadence, Stopped, train
 from elmore.training.run import Run, load_state
 
-__all__ = [
-    "DEFAULT",
-    "choose_recipe",
-    "finish_recipe",
-    "make_trainer",
-    "one_thread",
-    "pretrain",
-    "run_tokens",
-    "start_run",
-    "train_run",
-]
-
-DEFAULT = "laptop"  # the recipe of a run that names none
-# From this many tokens on, the recipe's own passes are enough. With less, the square root: half
-# the text is read 1.4 times as often.
-_ENOUGH_TOKENS = 10_000_000
-_MAX_EPOCHS = 6  # more passes over a small text are learned by heart
-_MIN_EVALUATIONS = 20  # so that the best model is found and the curve can be seen
-_WARMUP_SHARE = 0.1  # of the run, at most
+__all__ = ["finish_recipe", "pretrain", "start_run", "train_run"]
 
 
 def pretrain(
@@ -95,7 +62,7 @@ def pretrain(
     prepared = data if isinstance(data, Prepared) else Prepared.open(data)
     run = Run(out)
     if recipe is None:
-        recipe = choose_recipe(prepared, run if resume else None)
+        recipe = run.recipe if resume and run.exists() else fitted_recipe(prepared)
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
     if start is not None and not isinstance(start, Checkpoint):
@@ -106,8 +73,20 @@ def pretrain(
             "with --vocabulary and the model's vocab.txt"
         )
     group = start_run(run, device, resume=resume, overwrite=overwrite)
-    options: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress}
-    train_run(run, prepared, recipe, group, start=start, **options)
+    train_run(
+        run,
+        prepared,
+        recipe,
+        group,
+        # A recipe alone does not say how large such a model is.
+        plan=None
+        if recipe.model.tokens == "model"
+        else lambda speed: Plan.of(prepared, recipe, speed).line(),
+        seed=seed,
+        threads=threads,
+        progress=progress,
+        start=start,
+    )
     group.leave()
     return run
 
@@ -128,17 +107,22 @@ def train_run(
     recipe: Recipe,
     group: Group,
     *,
+    plan: Callable[[float], str] | None,
     seed: int,
     threads: int | None,
     progress: TrainingProgress,
-    start: Checkpoint | None = None,
-    plan: str | None = None,
+    start: Checkpoint | None,
 ) -> None:
-    """Start or resume a run; `start` are weights to start from, `plan` is reported first."""
-    trainer = make_trainer(prepared, recipe, run, seed, group, torch_workers(threads), start)
+    """Start or resume a run.
+
+    `start` are weights to start from. `plan` says in words what a new run will do, from the tokens
+    per second of its first steps.
+    """
+    trainer = LmTrainer(recipe, run, prepared, seed, group, torch_workers(threads), start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
     with run.locked() if group.main else nullcontext():
-        if run.exists():
+        planned = run.exists()
+        if planned:
             run.check(recipe, facts, write=group.main)
             if trainer.load_state() and group.main:
                 run.forget_after(trainer.step_number)
@@ -153,60 +137,20 @@ def train_run(
             around.log_steps, around.save_minutes, around.evaluate_tokens, around.patience
         )
         with one_thread(), reporting(progress if group.main else False, run.path) as read:
-            if plan is not None:
-                read({"step": 0, "tokens": 0, "total": trainer.total(), "plan": plan})
+
+            def report(line: dict[str, Any]) -> None:
+                nonlocal planned
+                if not planned and plan is not None and "tokens_per_s" in line:
+                    planned = True
+                    first = {"step": 0, "tokens": 0, "total": line["total"]}
+                    read({**first, "plan": plan(line["tokens_per_s"])})
+                read(line)
+
             try:
-                train(trainer, run, cadence, main=group.main, report=read, agree=group.any)
+                train(trainer, run, cadence, main=group.main, report=report, agree=group.any)
             except Stopped:
                 group.leave()  # together: one that ends alone makes the others abort
                 raise
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread here: the heavy work is on the workers."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def run_tokens(prepared: Prepared, recipe: Recipe) -> int:
-    """Tokens of a complete run; a pass predicts every word, and the end of every sentence."""
-    if recipe.schedule.tokens is not None:
-        return recipe.schedule.tokens
-    ends = 0 if recipe.data.regime == "stream" else prepared.n_sentences
-    return math.ceil(recipe.schedule.epochs * (prepared.n_tokens + ends))
-
-
-def choose_recipe(
-    prepared: Prepared, run: Run | None = None, settings: Mapping[str, str] | None = None
-) -> Recipe:
-    """The recipe where none is named; a `run` to resume keeps its own.
-
-    Passes, warm-up and evaluations are fitted to small data, unless they are in `settings`, which
-    are changed as in `Recipe.load`. Large data leave the recipe as it is.
-    """
-    keep = settings or {}
-    if run is not None and run.exists():
-        return run.recipe.changed(keep)
-    recipe = Recipe.load(DEFAULT, keep)
-    schedule, around = recipe.schedule, recipe.run
-    if "schedule.epochs" not in keep and schedule.tokens is None:
-        once = dataclasses.replace(recipe, schedule=dataclasses.replace(schedule, epochs=1.0))
-        factor = math.sqrt(max(1.0, _ENOUGH_TOKENS / max(1, run_tokens(prepared, once))))
-        epochs = max(schedule.epochs, min(_MAX_EPOCHS, round(schedule.epochs * factor)))
-        schedule = dataclasses.replace(schedule, epochs=float(epochs))
-    total = run_tokens(prepared, dataclasses.replace(recipe, schedule=schedule))
-    if "schedule.warmup_tokens" not in keep:
-        warmup = min(schedule.warmup_tokens, int(total * _WARMUP_SHARE))
-        schedule = dataclasses.replace(schedule, warmup_tokens=warmup)
-    if "run.evaluate_tokens" not in keep and around.evaluate_tokens:
-        every = min(around.evaluate_tokens, max(1, total // _MIN_EVALUATIONS))
-        around = dataclasses.replace(around, evaluate_tokens=every)
-    return dataclasses.replace(recipe, schedule=schedule, run=around)
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
@@ -217,139 +161,7 @@ def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
     state = load_state(Run.open(out).resume_path)
     seen = 0 if state is None else int(state[1]["seen"])
     # A constant rate has no decay to begin; any other keeps its form for the tokens that are left.
-    schedule = dataclasses.replace(
-        recipe.schedule,
-        tokens=seen + tokens,
-        decay="linear" if recipe.schedule.decay == "constant" else recipe.schedule.decay,
-        decay_share=tokens / (seen + tokens),
-    )
-    around = dataclasses.replace(recipe.run, patience=0)
-    return dataclasses.replace(recipe, schedule=schedule, run=around)
-
-
-def make_trainer(
-    prepared: Prepared,
-    recipe: Recipe,
-    run: Run,
-    seed: int,
-    group: Group,
-    workers: Workers,
-    start: Checkpoint | None,
-) -> LmTrainer:
-    """What `pretrain` trains, before its first step."""
-    if prepared.n_tokens == 0:
-        raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-    model, alphabet, vocabulary = recipe.model, None, prepared.vocabulary
-    # The words that are predicted are those of the word table if the model has one.
-    if model.tokens == "model" and start is not None and start.vocabulary is not None:
-        vocabulary = start.vocabulary
-    if model.tokens != "words" and start is not None:
-        alphabet = start.alphabet
-    elif model.tokens != "words":
-        by_bytes = model.alphabet == "bytes"
-        chars = model.max_chars
-        alphabet = ByteAlphabet(chars) if by_bytes else prepared.characters(chars)
-    indexer = TokenIndexer(alphabet, None if model.tokens == "characters" else vocabulary)
-    notes: dict[str, Any] = {"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}}
-    if prepared.segmenter is not None:
-        notes["tokenizer"] = f"its training text was split by {prepared.segmenter}"
-    batches, heldout = make_batches(prepared, recipe, seed, group, indexer, vocabulary)
-    trainer = LmTrainer(
-        recipe,
-        run,
-        batches,
-        vocabulary,
-        tokenizer=prepared.tokenizer,
-        total=run_tokens(prepared, recipe),
-        seed=seed,
-        group=group,
-        workers=workers,
-        heldout=heldout,
-        counts=prepared.counts_of(vocabulary),
-        notes=notes,
-        alphabet=alphabet,
-        config=None if start is None or model.tokens != "model" else start.config,
-    )
-    if model.vectors is not None:
-        trainer.use_vectors(Path(model.vectors))
-    if start is not None:
-        trainer.start_from(start)
-    return trainer
-
-
-def make_batches(
-    prepared: Prepared,
-    recipe: Recipe,
-    seed: int,
-    group: Group,
-    indexer: TokenIndexer,
-    vocabulary: Vocabulary,
-) -> tuple[Batches, list[LmBatch]]:
-    """The training batches and the held-out batches."""
-
-    @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
-    def read(number: int) -> Shard:
-        return prepared.read(prepared.shard_paths[number])
-
-    heldout = _heldout_batches(prepared, recipe, indexer, vocabulary)
-    data = recipe.data
-    shares: dict[str, Any] = {
-        "bidirectional": recipe.model.bidirectional,
-        "rank": group.rank,
-        "world": group.world,
-    }
-    running = {"rows": data.batch_rows, "unroll": data.unroll, **shares}
-    if data.regime == "stream":
-        sentences = endless_sentences(read, [size.sentences for size in prepared.shards], seed)
-        stream = StreamBatches(sentences, indexer, vocabulary, **running)
-        return stream, heldout
-    if data.batch_tokens < group.world:
-        raise ConfigError(
-            f"data.batch_tokens={data.batch_tokens} for {group.world} processes; raise it"
-        )
-    source = (read, len(prepared.shard_paths), indexer, vocabulary)
-    single = SentenceBatches(
-        *source,
-        batch_tokens=data.batch_tokens,
-        max_length=data.max_length,
-        pool=data.pool_sentences,
-        seed=seed,
-        **shares,
-    )
-    # A few sentences hold no long window.
-    if not data.long_share or max(size.tokens for size in prepared.shards) < 2 * data.unroll:
-        return single, heldout
-    windows = WindowBatches(*source, longest=data.long_tokens, seed=seed, **running)
-    return MixedBatches(single, windows, data.long_share), heldout
-
-
-def _heldout_batches(
-    prepared: Prepared, recipe: Recipe, indexer: TokenIndexer, vocabulary: Vocabulary
-) -> list[LmBatch]:
-    """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
-    if prepared.heldout_path is None:
-        return []
-    shard = prepared.read(prepared.heldout_path)
-    batches = SentenceBatches(
-        lambda number: shard,
-        1,
-        indexer,
-        vocabulary,
-        batch_tokens=2048,
-        max_length=recipe.data.max_length,
-        # One pool: sorted batches waste the fewest steps. They are shuffled, so a few have all
-        # lengths.
-        pool=len(shard.sentences),
-        seed=0,
-        bidirectional=recipe.model.bidirectional,
-    )
-    taken: list[LmBatch] = []
-    tokens = 0
-    # Seed 0 whatever the run's own, so that runs can be compared.
-    while tokens < recipe.run.heldout_tokens:
-        batch = batches.next()
-        if batches.cursor()["epoch"]:
-            break
-        taken.append(batch)
-        tokens += batch.n_tokens
-    return taken
+    decay = "linear" if recipe.schedule.decay == "constant" else recipe.schedule.decay
+    total = seen + tokens
+    schedule = {"tokens": total, "decay": decay, "decay_share": tokens / total}
+    return recipe.replaced(schedule=schedule, run={"patience": 0})

@@ -9,18 +9,23 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from elmore.base.json import BelowOne, Count, Fraction, NonNegative, Positive, Whole, from_json
 from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 
+if TYPE_CHECKING:
+    from elmore.corpus.prepared import Prepared
+
 __all__ = [
+    "DEFAULT",
     "MISSING",
     "TASK_RECIPES",
     "DataRecipe",
@@ -30,6 +35,7 @@ __all__ = [
     "Recipe",
     "RunRecipe",
     "ScheduleRecipe",
+    "fitted_recipe",
     "key",
     "read_recipe",
     "recipe_names",
@@ -42,7 +48,14 @@ MISSING = "copy a recipe with `elmore pretrain --show-recipe laptop`"
 _FOLDER = Path(__file__).parent / "recipes"
 # Only a path: the modules of the tasks need torch, and listing recipes works without it.
 TASK_RECIPES = Path(__file__).parents[2] / "tasks" / "recipes"
-_COLUMN = 40  # longer lines of a recipe have their comment above
+_COLUMN = 30  # where the comments of a printed recipe start
+DEFAULT = "laptop"  # the recipe of a run that names none
+# From this many tokens on, the recipe's own passes are enough. With less, the square root: half
+# the text is read 1.4 times as often.
+_ENOUGH_TOKENS = 10_000_000
+_MAX_EPOCHS = 6  # more passes over a small text are learned by heart
+_MIN_EVALUATIONS = 20  # so that the best model is found and the curve can be seen
+_WARMUP_SHARE = 0.1  # of the run, at most
 
 
 def key(default: Any, comment: str, *, example: Any = None) -> Any:
@@ -277,9 +290,47 @@ class Recipe:
         _override(data, settings)
         return Recipe.from_json(data, what=self.name)
 
+    def replaced(self, **sections: dict[str, Any]) -> Recipe:
+        """The same recipe with other values of some keys of some sections."""
+        parts = {k: dataclasses.replace(getattr(self, k), **keys) for k, keys in sections.items()}
+        return dataclasses.replace(self, **parts)
+
+    def pass_tokens(self, prepared: Prepared) -> int:
+        """Tokens of a pass, which predicts every word, and the end of every sentence."""
+        return prepared.n_tokens + (0 if self.data.regime == "stream" else prepared.n_sentences)
+
+    def total_tokens(self, prepared: Prepared) -> int:
+        """Tokens of a complete run."""
+        passes = math.ceil(self.schedule.epochs * self.pass_tokens(prepared))
+        return passes if self.schedule.tokens is None else self.schedule.tokens
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
+
+
+def fitted_recipe(prepared: Prepared, settings: Mapping[str, str] | None = None) -> Recipe:
+    """The recipe where none is named, changed by `settings` as in `Recipe.load`.
+
+    Passes, warm-up and evaluations that are not in `settings` are fitted to small data.
+    """
+    settings = settings or {}
+    recipe = Recipe.load(DEFAULT, settings)
+
+    def fit(section: str, key: str, value: float) -> None:
+        nonlocal recipe
+        if f"{section}.{key}" not in settings:
+            recipe = recipe.replaced(**{section: {key: value}})
+
+    schedule, every = recipe.schedule, recipe.run.evaluate_tokens
+    if schedule.tokens is None:
+        factor = math.sqrt(max(1.0, _ENOUGH_TOKENS / max(1, recipe.pass_tokens(prepared))))
+        epochs = min(_MAX_EPOCHS, round(schedule.epochs * factor))
+        fit("schedule", "epochs", float(max(schedule.epochs, epochs)))
+    total = recipe.total_tokens(prepared)
+    fit("schedule", "warmup_tokens", min(schedule.warmup_tokens, int(total * _WARMUP_SHARE)))
+    fit("run", "evaluate_tokens", min(every, max(1, total // _MIN_EVALUATIONS)))
+    return recipe
 
 
 # --------------------------------------------------------------------------- files
@@ -313,18 +364,16 @@ def _render(recipe: Recipe) -> Iterator[str]:
         if section.name == "name":
             continue
         yield f"\n[{section.name}]"
-        values, rows = getattr(recipe, section.name), []
+        values = getattr(recipe, section.name)
         for field in dataclasses.fields(values):
-            value = getattr(values, field.name)
+            value, comment = getattr(values, field.name), field.metadata["comment"]
             if value is None and field.default is None:
                 row = f"# {field.name} = {_toml(field.metadata['example'])}"
             else:
                 row = f"{field.name} = {_toml(value)}"
-            rows.append((row, field.metadata["comment"]))
-        width = max(len(row) for row, _ in rows if len(row) <= _COLUMN)
-        for row, comment in rows:
+            # A long row has its comment above.
             yield from (
-                [f"{row:<{width}}  # {comment}"] if len(row) <= width else [f"# {comment}", row]
+                [f"# {comment}", row] if len(row) > _COLUMN else [f"{row:<{_COLUMN}}  # {comment}"]
             )
 
 

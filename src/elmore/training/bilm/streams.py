@@ -1,83 +1,65 @@
-"""Training batches of running text with carried state: bilm-tf's streams, and long windows."""
+"""Training batches of running text with carried state: bilm-tf's streams, and long windows.
+
+`make_batches` makes what a recipe asks for, and the held-out batches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.corpus.prepared import Prepared, Shard
+from elmore.errors import ConfigError
 from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import BEGIN, END, Vocabulary
-from elmore.training.bilm.batches import LmBatch, SentenceBatches, ShardReader
+from elmore.training.bilm.batches import Batches, LmBatch, SentenceBatches, Source
+from elmore.training.bilm.recipe import Recipe
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["MixedBatches", "StreamBatches", "WindowBatches", "endless_sentences"]
+__all__ = ["MixedBatches", "StreamBatches", "WindowBatches", "heldout_batches", "make_batches"]
 
 Ints = NDArray[np.int64]
-
-
-def endless_sentences(
-    read: ShardReader, sizes: Sequence[int], seed: int
-) -> Callable[[int, int], Iterator[Sequence[str]]]:
-    """Make the endless streams of `StreamBatches` from shards of `sizes` sentences each.
-
-    Each direction has its own order of shards and sentences, as in bilm-tf.
-    """
-
-    def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
-        # Complete epochs and shards are skipped without reading them.
-        epoch, skip = divmod(skip, sum(sizes))
-        while True:
-            order = numpy_generator(seed, "shards", direction, epoch).permutation(len(sizes))
-            for place, number in enumerate(order.tolist()):
-                if skip >= sizes[number]:
-                    skip -= sizes[number]
-                    continue
-                shard = read(number)
-                generator = numpy_generator(seed, "sentences", direction, epoch, place)
-                for k in generator.permutation(sizes[number])[skip:].tolist():
-                    tokens = shard.tokens[shard.sentences[k] : shard.sentences[k + 1]]
-                    yield [shard.types[t] for t in tokens.tolist()]
-                skip = 0
-            epoch += 1
-
-    return stream
 
 
 class StreamBatches:
     """bilm-tf's batches: rows that are always full, sentences that run on from batch to batch.
 
-    Two independent streams, one of them of reversed sentences; the last token of a sentence is
-    only ever a target. With several processes each takes its own rows of a wider batch.
+    Two independent, endless streams of sentences, one of them reversed; the last token of a
+    sentence is only ever a target. With several processes each takes its own rows of a wider batch.
 
-    `sentences` takes a direction (0 forward, 1 backward) and a number of sentences to skip, and
-    gives an endless stream. Each process has `rows` rows of `unroll` steps.
+    Each process has `rows` rows of `unroll` steps.
     """
 
-    def __init__(
-        self,
-        sentences: Callable[[int, int], Iterator[Sequence[str]]],
-        indexer: TokenIndexer,
-        vocabulary: Vocabulary,
-        *,
-        rows: int,
-        unroll: int,
-        bidirectional: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self._indexer = indexer
-        self._vocabulary = vocabulary
-        self._unroll = unroll
-        self._mine = slice(rank * rows, (rank + 1) * rows)
+    def __init__(self, source: Source, *, rows: int, unroll: int) -> None:
+        self._source, self._unroll = source, unroll
+        self._mine = slice(source.rank * rows, (source.rank + 1) * rows)
         # Of each direction: sentences to come, how many were taken, and what is left in each row.
-        self._open, directions = sentences, range(2 if bidirectional else 1)
-        self._sentences = [sentences(d, 0) for d in directions]
+        directions = range(source.directions)
+        self._sentences = [self._open(d, 0) for d in directions]
         self._taken = [0 for _ in directions]
-        self._left: list[list[list[str]]] = [[[] for _ in range(rows * world)] for _ in directions]
-        self.global_tokens = rows * world * unroll
+        self._left: list[list[list[str]]] = [[[]] * (rows * source.world) for _ in directions]
+
+    def _open(self, direction: int, skip: int) -> Iterator[Sequence[str]]:
+        """The stream of a direction, which has its own order of shards and sentences."""
+        source = self._source
+        # Complete epochs and shards are skipped without reading them.
+        epoch, skip = divmod(skip, sum(source.sizes))
+        while True:
+            for place, number in enumerate(source.order("shards", direction, epoch)):
+                size = source.sizes[number]
+                if skip >= size:
+                    skip -= size
+                    continue
+                shard = source.read(number)
+                generator = numpy_generator(source.seed, "sentences", direction, epoch, place)
+                yield from map(shard.sentence, generator.permutation(size)[skip:].tolist())
+                skip = 0
+            epoch += 1
 
     def next(self) -> LmBatch:
         # All rows are filled, also those of other processes.
@@ -87,7 +69,7 @@ class StreamBatches:
         directions = [tuple(zip(*filled[self._mine], strict=True)) for filled in rows]
         # Never fresh: bilm-tf carries the state across sentences without a reset.
         fresh = np.zeros(len(directions[0][0]), np.bool_)
-        return _full_rows(directions, fresh, self._indexer, self._vocabulary)
+        return _full_rows(directions, fresh, self._source)
 
     def _fill(self, direction: int, row: int) -> tuple[list[str], list[str]]:
         """The next words of a row, and the words that follow them."""
@@ -119,14 +101,14 @@ class StreamBatches:
 def _full_rows(
     directions: Sequence[Sequence[Sequence[Sequence[str]]]],
     fresh: NDArray[np.bool_],
-    indexer: TokenIndexer,
-    vocabulary: Vocabulary,
+    source: Source,
 ) -> LmBatch:
     """Pack rows of equal length.
 
     `directions` has, for each direction, the words that are read and those that follow them, each
     (rows, steps); `fresh` tells which rows start from zeros, (rows,).
     """
+    indexer, vocabulary = source.indexer, source.vocabulary
     steps = len(directions[0][0][0]) if len(fresh) else 0
     seen: dict[str, int] = {}
     rows, targets = [], []
@@ -144,6 +126,7 @@ def _full_rows(
         sizes=(len(fresh),) * steps,
         rows=tuple(rows),
         targets=tuple(targets),
+        total=len(fresh) * steps * source.world,
         fresh=fresh,
     )
 
@@ -168,31 +151,13 @@ class WindowBatches:
     Each process reads `rows` windows side by side, `unroll` steps in a batch.
     """
 
-    def __init__(
-        self,
-        read: ShardReader,
-        n_shards: int,
-        indexer: TokenIndexer,
-        vocabulary: Vocabulary,
-        *,
-        rows: int,
-        unroll: int,
-        longest: int,
-        seed: int,
-        bidirectional: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self._read = read
-        self._n_shards = n_shards
-        self._indexer, self._vocabulary = indexer, vocabulary
+    def __init__(self, source: Source, *, rows: int, unroll: int, longest: int) -> None:
+        self._source = source
         self._unroll, self._max_chunks = unroll, max(2, longest // unroll)
-        self._seed, self._bidirectional = seed, bidirectional
-        self._mine = slice(rank * rows, (rank + 1) * rows)
+        self._mine = slice(source.rank * rows, (source.rank + 1) * rows)
         self._epoch = self._shard = self._window = 0
         self._plan: tuple[tuple[int, int], Ints] | None = None
-        self._rows = [_Window() for _ in range(rows * world)]
-        self.global_tokens = rows * world * unroll
+        self._rows = [_Window() for _ in range(rows * source.world)]
 
     def next(self) -> LmBatch:
         fresh = np.zeros(len(self._rows), np.bool_)
@@ -202,7 +167,7 @@ class WindowBatches:
                 fresh[k] = True
         steps, mine = self._unroll, self._mine
         directions = []
-        for turn in (1, -1) if self._bidirectional else (1,):
+        for turn in (1, -1)[: self._source.directions]:
             # One word more than the steps: the last is only a target.
             texts = [
                 row.words[::turn][row.chunk * steps : (row.chunk + 1) * steps + 1]
@@ -212,7 +177,7 @@ class WindowBatches:
         # Of all processes, so that each knows when the windows of the others end.
         for row in self._rows:
             row.chunk += 1
-        return _full_rows(directions, fresh[mine], self._indexer, self._vocabulary)
+        return _full_rows(directions, fresh[mine], self._source)
 
     def cursor(self) -> dict[str, Any]:
         """The position in the data, with the window of every row."""
@@ -232,7 +197,7 @@ class WindowBatches:
         # There is one start more than there are windows: the end of the last one.
         while self._window + 1 >= len(self._starts(self._epoch, self._shard)):
             self._shard, self._window = self._shard + 1, 0
-            if self._shard >= self._n_shards:
+            if self._shard >= len(self._source.sizes):
                 self._epoch, self._shard = self._epoch + 1, 0
         place = (self._epoch, self._shard, self._window)
         self._window += 1
@@ -241,15 +206,11 @@ class WindowBatches:
     def _open(self, place: tuple[int, int, int], chunk: int) -> _Window:
         epoch, shard, number = place
         starts = self._starts(epoch, shard)
-        found = self._read(self._number(epoch, shard))
+        found = self._source.read(self._source.order("window shards", epoch)[shard])
         # The last word before the next window is left out: </S> takes its place.
         where = np.arange(starts[number], starts[number + 1] - 1) % found.n_tokens
         words = [found.types[t] for t in found.tokens[where].tolist()]
         return _Window([BEGIN, *words, END], place, chunk)
-
-    def _number(self, epoch: int, shard: int) -> int:
-        order = numpy_generator(self._seed, "window shards", epoch).permutation(self._n_shards)
-        return int(order[shard])
 
     def _starts(self, epoch: int, shard: int) -> Ints:
         """Where the windows of a shard start, and where the last one ends; empty if too short.
@@ -257,8 +218,9 @@ class WindowBatches:
         Places count from a word that each epoch draws again, and wrap around at the end.
         """
         if self._plan is None or self._plan[0] != (epoch, shard):
-            n_tokens = self._read(self._number(epoch, shard)).n_tokens
-            generator = numpy_generator(self._seed, "windows", epoch, shard)
+            number = self._source.order("window shards", epoch)[shard]
+            n_tokens = self._source.read(number).n_tokens
+            generator = numpy_generator(self._source.seed, "windows", epoch, shard)
             begin = int(generator.integers(max(1, n_tokens)))
             most = n_tokens // self._unroll
             # Evenly on a logarithmic scale: short and very long windows both occur.
@@ -271,13 +233,13 @@ class WindowBatches:
         return self._plan[1]
 
 
+@dataclass
 class _Window:
     """What one row reads: words with markers, where they are from, and the next chunk."""
 
-    def __init__(
-        self, words: Sequence[str] = (), place: tuple[int, ...] = (), chunk: int = 0
-    ) -> None:
-        self.words, self.place, self.chunk = list(words), place, chunk
+    words: list[str] = field(default_factory=list)
+    place: tuple[int, ...] = ()
+    chunk: int = 0
 
     def finished(self, unroll: int) -> bool:
         return self.chunk * unroll + 1 >= len(self.words)
@@ -289,7 +251,6 @@ class MixedBatches:
     def __init__(self, sentences: SentenceBatches, windows: WindowBatches, share: float) -> None:
         self._sentences, self._windows, self._share = sentences, windows, share
         self._seen = self._long = 0
-        self.global_tokens = 0
 
     def next(self) -> LmBatch:
         source: SentenceBatches | WindowBatches = self._sentences
@@ -297,10 +258,9 @@ class MixedBatches:
         if self._long < self._share * self._seen:
             source = self._windows
         batch = source.next()
-        self.global_tokens = source.global_tokens
-        self._seen += source.global_tokens
+        self._seen += batch.total
         if source is self._windows:
-            self._long += source.global_tokens
+            self._long += batch.total
         return batch
 
     def cursor(self) -> dict[str, Any]:
@@ -316,3 +276,77 @@ class MixedBatches:
         self._sentences.restore(cursor["sentences"])
         self._windows.restore(cursor["windows"])
         self._seen, self._long = int(cursor["seen"]), int(cursor["long"])
+
+
+def make_batches(
+    prepared: Prepared,
+    recipe: Recipe,
+    indexer: TokenIndexer,
+    vocabulary: Vocabulary,
+    *,
+    seed: int = 0,
+    rank: int = 0,
+    world: int = 1,
+) -> Batches:
+    """The training batches of one of `world` processes."""
+
+    @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
+    def read(number: int) -> Shard:
+        return prepared.read(prepared.shard_paths[number])
+
+    data = recipe.data
+    source = Source(
+        read=read,
+        sizes=[size.sentences for size in prepared.shards],
+        indexer=indexer,
+        vocabulary=vocabulary,
+        seed=seed,
+        directions=2 if recipe.model.bidirectional else 1,
+        rank=rank,
+        world=world,
+    )
+    if data.regime == "stream":
+        return StreamBatches(source, rows=data.batch_rows, unroll=data.unroll)
+    if data.batch_tokens < world:
+        raise ConfigError(f"data.batch_tokens={data.batch_tokens} for {world} processes; raise it")
+    single = SentenceBatches(
+        source,
+        batch_tokens=data.batch_tokens,
+        max_length=data.max_length,
+        pool=data.pool_sentences,
+    )
+    # A few sentences hold no long window.
+    if not data.long_share or max(size.tokens for size in prepared.shards) < 2 * data.unroll:
+        return single
+    windows = WindowBatches(
+        source, rows=data.batch_rows, unroll=data.unroll, longest=data.long_tokens
+    )
+    return MixedBatches(single, windows, data.long_share)
+
+
+def heldout_batches(
+    prepared: Prepared, recipe: Recipe, indexer: TokenIndexer, vocabulary: Vocabulary
+) -> list[LmBatch]:
+    """Take a fixed sample of the held-out sentences; the same in every run."""
+    if prepared.heldout_path is None:
+        return []
+    shard = prepared.read(prepared.heldout_path)
+    source = Source(
+        read=lambda number: shard,
+        sizes=[shard.n_sentences],
+        indexer=indexer,
+        vocabulary=vocabulary,
+        seed=0,  # whatever the run's own, so that runs can be compared
+        directions=2 if recipe.model.bidirectional else 1,
+    )
+    # One pool: sorted batches waste the fewest steps. They are shuffled, so a few have all lengths.
+    batches = SentenceBatches(
+        source, batch_tokens=2048, max_length=recipe.data.max_length, pool=len(shard.sentences)
+    )
+    taken: list[LmBatch] = []
+    while sum(batch.n_tokens for batch in taken) < recipe.run.heldout_tokens:
+        batch = batches.next()
+        if batches.cursor()["epoch"]:
+            break
+        taken.append(batch)
+    return taken

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmore.compute.workers import Workers
-from elmore.config import BiLmConfig, weight_shapes
+from elmore.config import weight_shapes
+from elmore.corpus.prepared import Prepared
 from elmore.embedding.load import read_checkpoint
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, InputError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.language_model.perplexity import tally
@@ -30,13 +30,13 @@ from elmore.nn.softmax import (
     full_softmax,
     sampled_softmax,
 )
-from elmore.text.characters import Alphabet
-from elmore.text.tokenizer import Convention
-from elmore.text.vocabulary import Vocabulary
+from elmore.text.batching import TokenIndexer
+from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.word_vectors import read_word_vectors
-from elmore.training.bilm.batches import Batches, LmBatch
+from elmore.training.bilm.batches import LmBatch
 from elmore.training.bilm.objective import Objective
 from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.streams import heldout_batches, make_batches
 from elmore.training.distributed import Group
 from elmore.training.loop import StepReport, Trainable
 from elmore.training.optimizers import (
@@ -55,42 +55,46 @@ __all__ = ["LmTrainer"]
 class LmTrainer(Trainable):
     """A biLM with its softmax, its optimizer and its place in the data.
 
-    `heldout` are batches to evaluate on, `counts` say how often each word occurs (for the softmax
-    bias), and `notes` go on the model's card. `alphabet` is None if the model reads words; `config`
-    is the shape where it is not the recipe's.
+    `start` is a model whose weights to start from; its shape and words are used where the recipe's
+    `model.tokens` is "model".
     """
 
     def __init__(
         self,
         recipe: Recipe,
         run: Run,
-        batches: Batches,
-        vocabulary: Vocabulary,
-        *,
-        tokenizer: Convention,
-        total: int,
+        prepared: Prepared,
         seed: int,
         group: Group,
         workers: Workers,
-        heldout: Sequence[LmBatch],
-        counts: NDArray[np.int64],
-        notes: Mapping[str, Any],
-        alphabet: Alphabet | None,
-        config: BiLmConfig | None = None,
+        start: Checkpoint | None = None,
     ) -> None:
         super().__init__()
-        self.recipe, self.run, self.batches = recipe, run, batches
-        self.vocabulary, self.tokenizer = vocabulary, tokenizer
-        self.seed, self.group, self.notes = seed, group, notes
-        self.heldout = heldout
-        self._total = total
-        self.alphabet = alphabet
-        n_characters = 0 if alphabet is None else alphabet.n_characters
-        self.bilm = BiLm(config or recipe.model.config(len(vocabulary), n_characters))
+        if prepared.n_tokens == 0:
+            raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
+        self.recipe, self.run, self.prepared = recipe, run, prepared
+        self.seed, self.group = seed, group
+        model, config = recipe.model, None
+        self.vocabulary, self.alphabet = prepared.vocabulary, self._alphabet(start)
+        if model.tokens == "model" and start is not None:
+            config = start.config
+            # The words that are predicted are those of the word table if the model has one.
+            self.vocabulary = start.vocabulary or self.vocabulary
+        n_words = len(self.vocabulary)
+        indexer = TokenIndexer(
+            self.alphabet, None if model.tokens == "characters" else self.vocabulary
+        )
+        words = (prepared, recipe, indexer, self.vocabulary)
+        self.batches = make_batches(*words, seed=seed, rank=group.rank, world=group.world)
+        self.heldout = heldout_batches(*words)
+        n_characters = 0 if self.alphabet is None else self.alphabet.n_characters
+        self.bilm = BiLm(config or model.config(n_words, n_characters))
         initialise(self.bilm, numpy_generator(seed, "weights"))
         self.bilm.to(group.device)
-        self.cutoffs = _cutoffs(recipe, len(vocabulary))
-        self.softmax_weight, self.softmax_bias = self._start_softmax(counts)
+        self.cutoffs = _cutoffs(recipe, n_words)
+        self.softmax_weight, self.softmax_bias = self._start_softmax(
+            prepared.counts_of(self.vocabulary)
+        )
         self.objective = Objective(
             self.bilm,
             self.softmax_weight,
@@ -114,6 +118,21 @@ class LmTrainer(Trainable):
             run=self.objective.run,
         )
         self._carried: BiLmState | None = None
+        if model.vectors is not None:
+            self._use_vectors(Path(model.vectors))
+        if start is not None:
+            self.start_from(start)
+
+    def _alphabet(self, start: Checkpoint | None) -> Alphabet | None:
+        """How words become characters; None if the model reads words only."""
+        model = self.recipe.model
+        if model.tokens == "words":
+            return None
+        if start is not None:
+            return start.alphabet
+        if model.alphabet == "bytes":
+            return ByteAlphabet(model.max_chars)
+        return self.prepared.characters(model.max_chars)
 
     def _start_softmax(self, counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Draw the softmax as bilm-tf does, its bias from the words' frequencies if asked."""
@@ -137,11 +156,11 @@ class LmTrainer(Trainable):
 
     def total(self) -> int:
         """The tokens of the complete run."""
-        return self._total
+        return self.recipe.total_tokens(self.prepared)
 
     def finished(self) -> bool:
         """Whether all tokens were seen."""
-        return self.seen >= self._total
+        return self.seen >= self.total()
 
     def step(self) -> StepReport:
         """Take gradients of one or more batches and update all weights."""
@@ -153,18 +172,15 @@ class LmTrainer(Trainable):
             # A new softmax would pull a trained biLM apart before it has learned anything.
             parameter.requires_grad_(not frozen)
         # The mean needs the tokens of all batches before the first gradient.
-        drawn = [
-            (self.batches.next(), self.batches.global_tokens)
-            for _ in range(recipe.optimizer.accumulate)
-        ]
-        everything = sum(count for _, count in drawn)
+        drawn = [self.batches.next() for _ in range(recipe.optimizer.accumulate)]
+        everything = sum(batch.total for batch in drawn)
         names = self.bilm.config.directions
         rows, sums = [], [0.0] * len(names)
         # The mean over tokens and directions, times the steps if asked, as bilm-tf has it.
         scale = 1 / (everything * len(names))
         if recipe.loss.times_unroll and recipe.data.regime == "stream":
             scale *= recipe.data.unroll
-        for part, (batch, _) in enumerate(drawn):
+        for part, batch in enumerate(drawn):
             generators = [
                 torch_generator(self.seed, "dropout", self.step_number, part, d, self.group.rank)
                 for d in range(len(names))
@@ -178,7 +194,7 @@ class LmTrainer(Trainable):
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
             sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
         lr = learning_rate(
-            recipe.schedule, recipe.optimizer.lr, self._total, seen=self.seen, tokens=everything
+            recipe.schedule, recipe.optimizer.lr, self.total(), seen=self.seen, tokens=everything
         )
         self.group.sum_dense([p.grad for p in parameters if p.grad is not None])
         norm = self._update(sum_rows(rows), lr)
@@ -208,9 +224,8 @@ class LmTrainer(Trainable):
             n = batch.sizes[0]
             parts.append(tally(unknown, arrays, list(batch.targets), n_sentences=n, n_markers=n))
         found = sum(parts[1:], start=parts[0])
-        losses = [found.forward_loss / found.n_tokens]
-        if found.backward_loss is not None:
-            losses.append(found.backward_loss / found.n_tokens)
+        sums = (found.forward_loss, found.backward_loss)
+        losses = [total / found.n_tokens for total in sums if total is not None]
         mean = sum(losses) / len(losses)
         names = self.bilm.config.directions
         return {
@@ -221,16 +236,20 @@ class LmTrainer(Trainable):
             "oov_rate": found.oov_rate,
         }
 
+    def _weights(self) -> dict[str, Tensor]:
+        """All that learns, under the names of a state; a tied table once."""
+        weights = {f"bilm/{name}": w.detach() for name, w in self.bilm.named_parameters()}
+        if not self.recipe.model.tied_softmax:
+            weights["softmax/weight"] = self.softmax_weight
+        return {**weights, "softmax/bias": self.softmax_bias}
+
     def save_state(self) -> None:
         """Write what a resumed run needs; states of all processes go into one file.
 
         The weights of a finished run are in its checkpoint already. If it is trained longer, its
         optimizer starts again.
         """
-        tensors: dict[str, Tensor] = {
-            f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
-        }
-        tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
+        tensors = self._weights()
         self._check_weights(tensors.values())
         if self.finished():
             tensors = {"finished": torch.ones(1)}
@@ -255,11 +274,9 @@ class LmTrainer(Trainable):
             self.start_from(read_checkpoint(self.run.checkpoint_path))
         else:
             with torch.no_grad():
-                for name, weight in self.bilm.named_parameters():
+                for name, weight in self._weights().items():
                     # In place: the objective and a tied softmax hold these very tensors.
-                    weight.copy_(tensors[f"bilm/{name}"])
-                self.softmax_weight.copy_(tensors["softmax/weight"])
-                self.softmax_bias.copy_(tensors["softmax/bias"])
+                    weight.copy_(tensors[name])
         device = self.softmax_bias.device
         self.optimizer.load(state_part(tensors, "optimizer", device))
         if "carried/hidden" in tensors:
@@ -271,7 +288,7 @@ class LmTrainer(Trainable):
         self.batches.restore(facts["cursor"])
         return True
 
-    def use_vectors(self, path: Path) -> None:
+    def _use_vectors(self, path: Path) -> None:
         """Start the word table from a file of word vectors; other words stay random."""
         if self.recipe.model.tokens != "words":
             raise ConfigError("model.vectors is for word input; set model.tokens='words' too")
@@ -310,6 +327,10 @@ class LmTrainer(Trainable):
 
     def checkpoint(self) -> Checkpoint:
         """The model as it is now."""
+        data = self.prepared
+        notes: dict[str, Any] = {"data": {"tokens": data.n_tokens, "digest": data.digest}}
+        if data.segmenter is not None:
+            notes["tokenizer"] = f"its training text was split by {data.segmenter}"
         weights = {
             name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
         }
@@ -323,9 +344,9 @@ class LmTrainer(Trainable):
                 self.softmax_bias.cpu().numpy().copy(),
                 self.cutoffs,
             ),
-            tokenizer=self.tokenizer,
+            tokenizer=data.tokenizer,
             notes={
-                **self.notes,
+                **notes,
                 "training": {
                     "recipe": self.recipe.name,
                     "step": self.step_number,
