@@ -24,7 +24,7 @@ def read(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("3 3\ncat 1 2\n", "v.txt: 3 numbers for each word, expected 2"),
+        ("1 3\ncat 1 2 3\n", "v.txt: 3 numbers for each word, expected 2"),
         ("cat 1 2\ndog 1\n", "v.txt:2: 1 numbers, expected 2"),
         ("cat 1 two\n", "v.txt:1: a value is not a number"),
         ("cat 1 nan\n", "v.txt:1"),

@@ -244,12 +244,12 @@ def check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool]
         raise ConfigError(f"{label} is not a folder; choose another name")
     if next(path.iterdir(), None) is None:
         return
-    if not overwrite:
-        raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
     if looks_ours is None or not looks_ours(path):
         raise ConfigError(
             f"{label} holds files that elmore did not write; choose another name or empty it"
         )
+    if not overwrite:
+        raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
 
 
 def _remove(path: Path) -> None:
