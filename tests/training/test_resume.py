@@ -27,6 +27,7 @@ REGIMES: dict[str, dict[str, object]] = {
     "sentences": {},
     "stream": {"data.regime": "stream", "optimizer.name": "adagrad", "loss.shared": "none"},
     "words, tied, two batches a step": {
+        "schedule.average": 0.9,
         "model.tokens": "words",
         "model.tied_softmax": "true",
         "optimizer.accumulate": 2,

@@ -235,3 +235,26 @@ def test_seeds_are_all_that_differs(tmp_path: Path) -> None:
         assert one.step() == same.step()
     assert torch.equal(torch.get_rng_state(), before)  # C4: the global generator is not ours
     assert not moved(one, weights(same))
+
+
+def test_the_mean_of_the_weights_is_evaluated_and_saved(tmp_path: Path) -> None:
+    heldout = batches_of(small_recipe(STEADY), 2)
+    trainer = make({"schedule.average": 0.3}, tmp_path, heldout=heldout)
+    plain = make({}, tmp_path, heldout=heldout)
+    mean: dict[str, torch.Tensor] = {}
+    for step in range(1, 8):
+        assert trainer.step() == plain.step()  # the mean does not change what is learned
+        share = 1 - min(0.3, step / (9 + step))
+        mean = {n: mean.get(n, w).lerp(w, share) for n, w in weights(trainer).items()}
+    last = weights(plain)
+    with torch.no_grad():
+        for name, weight in plain.bilm.named_parameters():
+            weight.copy_(mean[name])
+        plain.softmax_weight.copy_(mean["softmax.weight"])
+        plain.softmax_bias.copy_(mean["softmax.bias"])
+    assert trainer.evaluate() == plain.evaluate()
+    trainer.run.path.mkdir()
+    trainer.save_model(best=True)
+    for name, array in trainer.run.elmo().checkpoint.checked_weights():
+        assert np.array_equal(array, mean[name])
+    assert not moved(trainer, last)

@@ -184,6 +184,7 @@ def disk_bytes(recipe: Recipe, n_words: int) -> int:
         state += size * (1 if muon else kept)
     softmax = _softmax_bytes(recipe, n_words)
     weights, state = weights + softmax, state + kept * softmax
+    state += weights if recipe.schedule.average else 0
     return 2 * weights + 3 * (weights + state)
 
 

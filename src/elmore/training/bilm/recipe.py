@@ -237,6 +237,9 @@ class ScheduleRecipe:
     decay_share: Fraction = key(0.2, "last share of the run over which the rate falls")
     floor: Fraction = key(0.02, "share of the rate left at the end")
     frozen_tokens: Whole = key(0, "only the softmax learns for this long; for fine-tuning")
+    average: BelowOne = key(
+        0.0, "decay per step of a mean of the weights, which is evaluated and saved; 0 for none"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,7 @@ class LmTrainer(Trainable):
             run=self.objective.run,
         )
         self._carried: BiLmState | None = None
+        self._means: dict[str, Tensor] = {}
         if model.vectors is not None:
             self._use_vectors(Path(model.vectors))
         if start is not None:
@@ -200,6 +203,11 @@ class LmTrainer(Trainable):
         norm = self._update(sum_rows(rows), lr)
         self.step_number += 1
         self.seen += everything
+        if average := recipe.schedule.average:
+            # A young mean follows faster, or the random start would weigh on it for long.
+            decay = min(average, self.step_number / (9 + self.step_number))
+            for name, weight in self._weights().items():
+                self._means.setdefault(name, weight.clone()).lerp_(weight, 1 - decay)
         means = [total / everything for total in self.group.sum_numbers(sums)]
         return StepReport(dict(zip(names, means, strict=True)), lr, norm)
 
@@ -218,8 +226,9 @@ class LmTrainer(Trainable):
             return None
         unknown = -1 if self.vocabulary.unknown is None else self.vocabulary.unknown
         parts = []
-        for batch in self.heldout:
-            logs, _ = self.objective.log_likelihoods(batch)
+        with self._averaged():
+            predicted = [self.objective.log_likelihoods(batch)[0] for batch in self.heldout]
+        for batch, logs in zip(self.heldout, predicted, strict=True):
             arrays = [log.double().cpu().numpy() for log in logs]
             n = batch.sizes[0]
             parts.append(tally(unknown, arrays, list(batch.targets), n_sentences=n, n_markers=n))
@@ -243,11 +252,28 @@ class LmTrainer(Trainable):
             weights["softmax/weight"] = self.softmax_weight
         return {**weights, "softmax/bias": self.softmax_bias}
 
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Swap the weights for their means, if the recipe asks for them."""
+
+        def swap() -> None:
+            weights = self._weights()
+            for name, mean in self._means.items():
+                own = weights[name].clone()
+                weights[name].copy_(mean)
+                mean.copy_(own)
+
+        swap()
+        try:
+            yield
+        finally:
+            swap()
+
     def save_state(self) -> None:
         """Write what a resumed run needs; states of all processes go into one file.
 
-        The weights of a finished run are in its checkpoint already. If it is trained longer, its
-        optimizer starts again.
+        The weights of a finished run are in its checkpoint already, as means if the recipe asks for
+        them. If it is trained longer, its optimizer starts again.
         """
         tensors = self._weights()
         self._check_weights(tensors.values())
@@ -255,6 +281,7 @@ class LmTrainer(Trainable):
             tensors = {"finished": torch.ones(1)}
         else:
             tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
+            tensors.update({f"mean/{name}": mean for name, mean in self._means.items()})
         if self._carried is not None:
             # On every process, also those that write nothing: gathering needs all of them.
             for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
@@ -279,6 +306,8 @@ class LmTrainer(Trainable):
                     weight.copy_(tensors[name])
         device = self.softmax_bias.device
         self.optimizer.load(state_part(tensors, "optimizer", device))
+        if self.recipe.schedule.average:
+            self._means = state_part(tensors, "mean", device)
         if "carried/hidden" in tensors:
             hidden, cell = (
                 tensors[f"carried/{key}"][self.group.rank] for key in ("hidden", "cell")
@@ -322,7 +351,8 @@ class LmTrainer(Trainable):
         """Write the model as an elmore folder."""
         if self.group.main:
             path = self.run.best_path if best else self.run.checkpoint_path
-            elmore_folder.write(self.checkpoint(), path, overwrite=True)
+            with self._averaged():
+                elmore_folder.write(self.checkpoint(), path, overwrite=True)
         self.group.barrier()
 
     def checkpoint(self) -> Checkpoint:
