@@ -245,21 +245,6 @@ def test_unknown_words_have_training_examples(tmp_path: Path) -> None:
     assert made.oov_rate == 0
 
 
-def test_progress_counts_tokens(corpus: list[Path], tmp_path: Path) -> None:
-    class Progress:
-        done = 0
-
-        def update(self, n: int) -> None:
-            self.done += n
-
-        def close(self) -> None:
-            pass
-
-    progress = Progress()
-    made = prepare(corpus, tmp_path / "data", progress=progress)
-    assert progress.done == made.n_tokens + made.heldout.tokens
-
-
 BAD = [
     ({"heldout": 1.0}, ConfigError, "heldout=1.0"),
     ({"seed": -1}, ConfigError, "seed=-1"),

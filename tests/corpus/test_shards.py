@@ -41,18 +41,6 @@ def documents_of(shard: Shard) -> list[Document]:
     return [[shard.sentence(k) for k in range(start, end)] for start, end in pairwise(places)]
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    shard = make(DOCUMENTS)
-    write_shard(tmp_path / "a", shard_tensors(shard))
-    found = read_shard(tmp_path / "a")
-    assert documents_of(found) == DOCUMENTS
-    assert found.types == shard.types
-    assert (found.n_tokens, found.n_sentences, found.n_documents) == (15, 6, 3)
-    assert dict(zip(found.types, found.type_counts().tolist(), strict=True))["the"] == 6
-    write_shard(tmp_path / "b", shard_tensors(found))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
 def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
     write_shard(tmp_path / "a", shard_tensors(make([[["b", "é"], ["b"]]])))
     arrays = load_file(tmp_path / "a")

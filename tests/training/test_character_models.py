@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_training import digest, make_sentences, small_recipe, write_text
+from small_training import make_sentences, small_recipe, write_text
 
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Prepared
@@ -16,7 +15,6 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.characters import DictionaryAlphabet
 from elmore.training.bilm.pretrain import pretrain
 from elmore.training.bilm.streams import make_batches
-from elmore.training.loop import Stopped
 from elmore.training.run import Run
 
 # 23 Thai letters, 69 bytes each; they differ in the last letter only.
@@ -69,21 +67,6 @@ def test_it_reads_the_end_of_long_words(trained: Run, data: Prepared, tmp_path: 
     run = pretrain(data, tmp_path / "bytes", recipe=recipe, threads=1)
     vectors = run.elmo(threads=1).engine.word_vectors(WORDS)
     assert len(np.unique(vectors, axis=0)) == 1
-
-
-@pytest.mark.parametrize("regime", ["sentences", "stream"])
-def test_it_resumes_to_the_bit(data: Prepared, tmp_path: Path, regime: str) -> None:
-    settings = {"data.regime": regime, "schedule.tokens": 400}
-
-    def stop(line: dict[str, Any]) -> None:
-        if line["step"] == 3:
-            signal.raise_signal(signal.SIGTERM)
-
-    complete = train(data, tmp_path / "complete", settings)
-    with pytest.raises(Stopped):
-        train(data, tmp_path / "parts", settings, progress=stop)
-    train(data, tmp_path / "parts", settings, resume=True)
-    assert digest(tmp_path / "parts") == digest(complete.path)
 
 
 def test_a_stream_marks_sentences_as_the_model_reads_them(data: Prepared, tmp_path: Path) -> None:

@@ -78,22 +78,6 @@ def test_a_model_of_our_own_keeps_its_softmax(
     assert new.backward < 0.8 * old.backward
 
 
-def test_it_goes_on_and_does_not_start_anew(
-    trained: Path, texts: list[Path], tmp_path: Path
-) -> None:
-    settings = {"optimizer.lr": 1e-9, "schedule.epochs": 0.1}
-    run = fine_tune(
-        trained, texts, tmp_path / "run", recipe=recipe(**settings), tokenized=True, threads=1
-    )
-    before, after = Elmo.load(trained), run.elmo()
-    for name, array in weights(after).items():
-        np.testing.assert_allclose(array, weights(before)[name], atol=1e-7)
-    assert before.checkpoint.softmax is not None
-    assert after.checkpoint.softmax is not None
-    for old, new in zip(before.checkpoint.softmax[:2], after.checkpoint.softmax[:2], strict=True):
-        np.testing.assert_allclose(new, old, atol=1e-7)
-
-
 def test_the_tokenizer_is_the_models_or_the_users(
     published: tuple[Path, ...], tmp_path: Path
 ) -> None:

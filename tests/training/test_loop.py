@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_training import SMALL, small_data, small_recipe, stop_at
+from small_training import small_data, small_recipe
 
 from elmore.errors import ElmoreError
 from elmore.training.bilm import trainer as trainer_module
@@ -192,42 +190,3 @@ def test_no_number_stops_a_training_and_its_last_save_stays(
     with pytest.raises(ElmoreError, match=r"step \d+: \w+ is nan, gradient norm nan; lower"):
         pretrain(data, out, recipe=rarely, threads=1, resume=True)
     assert load_state(out / "resume")[1] == state[1]  # type: ignore[index]
-
-
-DISK_FULL = """
-import os, resource, sys
-from pathlib import Path
-from elmore.cli.main import main
-data, out, limit, *settings = sys.argv[1:]
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-flags = ["--recipe", "tiny", "--resume", "--threads", "1", "-q", *settings]
-sys.exit(main(["pretrain", data, "-o", out, *flags]))
-"""
-
-
-def test_a_full_disk_is_a_clear_error_and_the_last_save_stays(tmp_path: Path) -> None:
-    data, out = small_data(tmp_path), tmp_path / "run"
-    with pytest.raises(Stopped):
-        pretrain(data, out, recipe=small_recipe(), threads=1, progress=stop_at(3))
-    [*_, last] = sorted((out / "resume").iterdir())
-    size = (last / "state.safetensors").stat().st_size
-    model = (out / "checkpoint/model.safetensors").read_bytes()
-    settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
-    done = subprocess.run(
-        [sys.executable, "-c", DISK_FULL, data.folder, out, str(size - 1), *settings],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("elmore: error: cannot write '")
-    assert "file too large" in done.stderr.lower()
-    assert "free some space" in done.stderr
-    found = load_state(out / "resume")
-    assert found[1]["step"] == int(last.name[5:])
-    assert not [p for p in out.rglob("*") if ".partial" in p.name]
-    assert (out / "checkpoint/model.safetensors").read_bytes() == model
-    # with room again it goes on
-    run = pretrain(data, out, recipe=small_recipe(schedule__tokens=900), threads=1, resume=True)
-    assert run.log()[-1]["tokens"] >= 900

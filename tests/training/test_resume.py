@@ -34,7 +34,11 @@ REGIMES: dict[str, dict[str, object]] = {
         "optimizer.weight_decay": 0.01,
     },
     "adaptive": {"loss.kind": "adaptive", "loss.cutoffs": "[5, 9]"},
-    "full, one direction": {"loss.kind": "full", "model.bidirectional": "false"},
+    "full, one direction, own alphabet": {
+        "loss.kind": "full",
+        "model.bidirectional": "false",
+        "model.alphabet": "characters",
+    },
     "long windows": {"data.long_share": 0.4, "data.long_tokens": 20},
     "muon": {"optimizer.name": "muon", "optimizer.weight_decay": 0.01, "run.autocast": "true"},
 }

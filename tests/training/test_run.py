@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,34 +112,3 @@ def test_a_damaged_log_is_named_with_its_line(line: bytes, tmp_path: Path) -> No
             read()
         assert "\n" not in str(caught.value)
     assert len(run.log_path.read_bytes().splitlines()) == 3
-
-
-# The lock -------------------------------------------------------------------------------------
-
-HOLD = """
-import sys
-from pathlib import Path
-from elmore.training.run import Run
-with Run(sys.argv[1]).locked():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    run = made(tmp_path)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout.readline() == "held\n"
-        message = "in use by another process;"
-        with pytest.raises(ResumeError, match=message) as caught, run.locked():
-            pass
-        assert "\n" not in str(caught.value)
-        other.kill()  # a dead process holds nothing
-        other.wait()
-    with run.locked():
-        pass

@@ -124,7 +124,6 @@ def fine_tune(
         progress=progress,
         start=checkpoint,
     )
-    group.leave()
     return run
 
 

@@ -87,7 +87,6 @@ def pretrain(
         progress=progress,
         start=start,
     )
-    group.leave()
     return run
 
 
@@ -151,6 +150,7 @@ def train_run(
             except Stopped:
                 group.leave()  # together: one that ends alone makes the others abort
                 raise
+    group.leave()
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
