@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,8 +13,6 @@ from elmore.errors import ConfigError, ElmoreError
 from elmore.nn.softmax import RowGradient
 
 __all__ = ["Group", "join_group"]
-
-Result = TypeVar("Result")
 
 
 class Group:
@@ -109,20 +106,20 @@ class Group:
             torch.distributed.destroy_process_group()
             self._ours = False
 
-    def first(self, job: Callable[[], Result]) -> Result | None:
-        """Run a job in the main process while the others wait; None for the others.
+    def first(self, job: Callable[[], object]) -> None:
+        """Run a job in the main process while the others wait.
 
         Raises:
             ElmoreError: in every process, if the job failed in the main one.
         """
-        result, error = None, None
+        error = None
         if self.main:
             try:
-                result = job()
+                job()
             except Exception as problem:  # raised below, when the others know
                 error = problem
         if not self.any(error is not None):
-            return result
+            return
         self.leave()  # together: one that ends alone breaks the connection of the others
         if error is not None:
             raise error

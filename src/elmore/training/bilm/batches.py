@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["Batches", "LmBatch", "SentenceBatches", "Source"]
+__all__ = ["LmBatch", "SentenceBatches", "Source"]
 
 Ints = NDArray[np.int64]
 
@@ -82,19 +82,6 @@ class Source:
         """The order of the shards for one purpose."""
         order: list[int] = numpy_generator(self.seed, *names).permutation(len(self.sizes)).tolist()
         return order
-
-
-class Batches(Protocol):
-    """What the trainer asks of its data."""
-
-    def next(self) -> LmBatch:
-        """The next batch of this process."""
-
-    def cursor(self) -> dict[str, Any]:
-        """The position in the data, as JSON."""
-
-    def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Continue from a `cursor`."""
 
 
 class SentenceBatches:

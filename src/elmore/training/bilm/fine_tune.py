@@ -127,15 +127,13 @@ def fine_tune(
     return run
 
 
-def _prepare(
-    checkpoint: Checkpoint, texts: Sequence[str | Path], run: Run, **options: Any
-) -> Prepared:
+def _prepare(checkpoint: Checkpoint, texts: Sequence[str | Path], run: Run, **options: Any) -> None:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
     # It gets its name when it is complete, so what is there can be used; but without a run it may
     # be other text, of a fine-tuning that never began.
     if folder.is_dir() and run.exists():
-        return Prepared.open(folder)
+        return
     run.path.mkdir(parents=True, exist_ok=True)
     # A word table is tied to its vocabulary, even where there is no softmax.
     kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
@@ -147,4 +145,4 @@ def _prepare(
     with warnings.catch_warnings():
         # The model's words are in the order of the text that it was trained on, and must stay so.
         warnings.filterwarnings("ignore", ".* is not sorted by frequency", UserWarning)
-        return prepare(texts, folder, overwrite=True, **options)
+        prepare(texts, folder, overwrite=True, **options)

@@ -80,7 +80,7 @@ class Plan:
         return cls(
             recipe=recipe.name,
             tokens=prepared.n_tokens,
-            passes=total / max(1, prepared.n_tokens + prepared.n_sentences),
+            passes=total / max(1, recipe.pass_tokens(prepared)),
             total_tokens=total,
             tokens_per_second=speed,
             seconds=total / speed + evaluations * evaluation_seconds,

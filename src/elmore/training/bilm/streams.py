@@ -17,7 +17,7 @@ from elmore.corpus.prepared import Prepared, Shard
 from elmore.errors import ConfigError
 from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import BEGIN, END, Vocabulary
-from elmore.training.bilm.batches import Batches, LmBatch, SentenceBatches, Source
+from elmore.training.bilm.batches import LmBatch, SentenceBatches, Source
 from elmore.training.bilm.recipe import Recipe
 from elmore.training.seeds import numpy_generator
 
@@ -287,7 +287,7 @@ def make_batches(
     seed: int = 0,
     rank: int = 0,
     world: int = 1,
-) -> Batches:
+) -> SentenceBatches | StreamBatches | MixedBatches:
     """The training batches of one of `world` processes."""
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
