@@ -42,7 +42,7 @@ TORCH_MODULES = {
         "analysis.studies "
         "compat.allennlp.bilm_modules "
         "compat.allennlp.elmo_modules compat.bilm.model "
-        "training.distributed training.optimizers training.task_trainer "
+        "training.distributed training.optimizers "
         "training.bilm.fine_tune training.bilm.objective training.bilm.plan "
         "training.bilm.pretrain training.bilm.trainer"
     ).split()

@@ -1,4 +1,4 @@
-"""The training of a task, step by step: divide, prepare, start or resume, train, keep the best."""
+"""The training of a task: divide the data, start or resume a run, learn, keep the best, report."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import math
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from elmore.base.io import sha256_file
@@ -24,17 +26,23 @@ from elmore.report import Report, Row
 from elmore.tasks.layers.features import LiveLayers
 from elmore.tasks.predictions import Example
 from elmore.training.display import TrainingProgress, reporting
-from elmore.training.loop import Cadence, Stopped
-from elmore.training.loop import train as run_loop
-from elmore.training.run import Run
-from elmore.training.seeds import numpy_generator
-from elmore.training.task_trainer import LengthBatches, TaskTrainer
+from elmore.training.loop import Cadence, StepReport, Stopped, Trainable, train
+from elmore.training.optimizers import (
+    Update,
+    clip_by_global_norm,
+    make_optimizer,
+    plateau_factor,
+)
+from elmore.training.run import Run, load_state, save_state, state_part
+from elmore.training.seeds import numpy_generator, seeded
 
 if TYPE_CHECKING:
     from elmore.tasks.task import Task
 
 Item = TypeVar("Item")
 _REPORT = "report.json"
+# How far a batch's lengths may differ: without it the same sentences always meet.
+_LENGTH_NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -102,34 +110,49 @@ def fit_task(
         facts = _facts(task, split)
         if (report := _finished(task, run, facts)) is not None:
             return report
-        frozen = not task.recipe.elmo.trainable
-        stack.enter_context(task.layers(examples if frozen else [], silent=progress is False))
+        recipe = task.recipe
+        if recipe.elmo.trainable:
+            examples = []
+        stack.enter_context(task.layers(examples, silent=progress is False))
         stack.enter_context(run.locked())
-        trainer = _trainer(task, split, run)
+        trainer = _Trainer(task, split, run)
         if run.exists():
-            run.check(task.recipe, facts)
+            run.check(recipe, facts)
             run.forget_after(trainer.step_number if trainer.load_state() else -1)
         else:
-            run.start(task.recipe, facts)
-        patience = task.recipe.schedule.patience
-        if not (trainer.finished() or (patience and trainer.evaluations_since_best >= patience)):
-            try:
-                _train(task, trainer, resume, progress, often)
-            except Stopped:
-                # The best model so far stays behind, for use.
-                if trainer.scores or not split.dev:
-                    task.scores = {task.metric: trainer.best} if trainer.scores else {}
-                    trainer.finish()
-                    task.take_trained_bilm()
-                    task.save(run.checkpoint_path, overwrite=True)
-                raise
+            run.start(recipe, facts)
+        n_examples = len(split.train)
+        cadence = Cadence(
+            recipe.run.log_steps,
+            recipe.run.save_minutes,
+            often * n_examples,
+            recipe.schedule.patience,
+        )
+        try:
+            with reporting(progress, run.path, metric=task.metric, resume=resume) as read:
+                train(
+                    trainer,
+                    run,
+                    cadence,
+                    unit="examples",
+                    score=lambda found: found[task.metric],
+                    report=lambda line: read(
+                        {**line, "epoch": round(line["examples"] / n_examples)}
+                    ),
+                )
+        except Stopped:
+            # The best model so far stays behind, for use.
+            if trainer.scores or not split.dev:
+                trainer.finish()
+                task.scores = {task.metric: trainer.best} if trainer.scores else {}
+                task.save(run.checkpoint_path, overwrite=True)
+            raise
         trainer.finish()
-        task.take_trained_bilm()
         none = Report(name=task.name, metrics={})
         measured = task.measured(split.dev) if split.dev else none
         task.scores = measured.metrics
         task.save(run.checkpoint_path, overwrite=True)
-        report = task.explain(_report(task, trainer, measured, split, often), measured, split)
+        report = task.explain(_report(trainer, measured, often), measured, split)
         report.save(run.path / _REPORT, overwrite=True)
         # With the report, the run is complete: nothing resumes from its states any more.
         shutil.rmtree(run.resume_path, ignore_errors=True)
@@ -171,71 +194,195 @@ def _finished(task: Task[Example, Any], run: Run, facts: dict[str, Any]) -> Repo
     return Report(**read_json(run.path / _REPORT))
 
 
-def _trainer(task: Task[Example, Any], split: Split[Example], run: Run) -> TaskTrainer[Example]:
-    recipe, network = task.recipe, task.network
-    layers, mixes = task.index.layers, network.features.elmo
-    if recipe.elmo.trainable and layers is not None and mixes is not None:
-        mixes.bilm = copy.deepcopy(layers.cache.elmo.engine.bilm).to(task.device)
-        for weight in mixes.bilm.parameters():
-            weight.requires_grad_(True)
-        task.index.layers = LiveLayers(layers.cache, mixes.bilm)
-
-    def loss(batch: list[Example]) -> Tensor:
-        return task.loss(batch) + network.features.penalty(recipe.elmo.penalty)
-
-    def measure() -> dict[str, float]:
-        return dict(task.measured(split.dev).metrics)
-
-    lengths = [task.length(example) for example in split.train]
-    return TaskTrainer(
-        network,
-        loss,
-        LengthBatches(split.train, lengths, size=recipe.data.batch_size, seed=task.seed),
-        measure=measure if split.dev else None,
-        score=lambda found: found[task.metric],
-        learning=recipe.optimizer,
-        pace=recipe.schedule,
-        run=run,
-        seed=task.seed,
-    )
+# --------------------------------------------------------------------- what the loop trains
 
 
-def _train(
-    task: Task[Example, Any],
-    trainer: TaskTrainer[Example],
-    resume: bool,
-    progress: TrainingProgress,
-    evaluate_epochs: int,
-) -> None:
-    recipe, run, n_examples = task.recipe, trainer.run, len(trainer.batches.examples)
-    cadence = Cadence(
-        recipe.run.log_steps,
-        recipe.run.save_minutes,
-        evaluate_epochs * n_examples,
-        recipe.schedule.patience,
-    )
-    with reporting(progress, run.path, metric=task.metric, resume=resume) as read:
-        run_loop(
-            trainer,
-            run,
-            cadence,
-            unit="examples",
-            score=lambda found: found[task.metric],
-            report=lambda line: read({**line, "epoch": round(line["examples"] / n_examples)}),
+def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[list[int]]:
+    """Numbers of the examples of each batch: similar lengths, in an order of the epoch's own."""
+    generator = numpy_generator(seed, "batches", epoch)
+    noise = generator.uniform(1 - _LENGTH_NOISE, 1 + _LENGTH_NOISE, len(lengths))
+    # The second noise shuffles examples of length 0, which the first leaves in their order.
+    order = np.argsort(np.array(lengths) * noise + generator.uniform(0, 1e-3, len(noise)))
+    cut = [order[k : k + size].tolist() for k in range(0, len(order), size)]
+    return [cut[k] for k in generator.permutation(len(cut))]
+
+
+class _Trainer(Trainable, Generic[Example]):
+    """A task for the training loop: steps over batches, evaluations, states, best weights.
+
+    Only weights that require a gradient are changed and saved.
+    """
+
+    def __init__(self, task: Task[Example, Any], split: Split[Example], run: Run) -> None:
+        super().__init__()
+        self.task, self.split, self.run = task, split, run
+        self.network, recipe = task.network, task.recipe
+        self._learning, self._pace, self._size = (
+            recipe.optimizer,
+            recipe.schedule,
+            recipe.data.batch_size,
         )
+        self._unfreeze()
+        self._lengths = [task.length(example) for example in split.train]
+        self._plan: tuple[int, list[list[int]]] = -1, []  # an epoch and its batches
+        self.scores: list[float] = []
+        self._weights = {n: w for n, w in self.network.named_parameters() if w.requires_grad}
+        betas = (self._learning.beta1, self._learning.beta2)
+        self._optimizer = make_optimizer(
+            self._learning.name, betas=betas, epsilon=self._learning.epsilon
+        )
+        self._best: dict[str, Tensor] = {}
+        self._means: dict[str, Tensor] = {}
+        if self._learning.average:
+            self._means = {n: w.detach().clone() for n, w in self._weights.items()}
+
+    def _unfreeze(self) -> None:
+        """Let the task learn a copy of the biLM too, if its recipe says so."""
+        layers, mixes = self.task.index.layers, self.network.features.elmo
+        if self.task.recipe.elmo.trainable and layers is not None and mixes is not None:
+            mixes.bilm = copy.deepcopy(layers.cache.elmo.engine.bilm).to(self.task.device)
+            for weight in mixes.bilm.parameters():
+                weight.requires_grad_(True)
+            self.task.index.layers = LiveLayers(layers.cache, mixes.bilm)
+
+    def total(self) -> int:
+        """The examples of the complete run."""
+        return self._pace.epochs * len(self.split.train)
+
+    def finished(self) -> bool:
+        """Whether all epochs or steps are done."""
+        steps = self._pace.steps
+        return self.seen >= self.total() or (steps is not None and self.step_number >= steps)
+
+    def step(self) -> StepReport:
+        """Learn from one batch."""
+        examples = self._batch()
+        for weight in self._weights.values():
+            weight.grad = None
+        self.network.train()
+        # Seeded by the step, so that a resumed run drops what the uninterrupted one dropped.
+        with seeded(self.task.seed, "dropout", self.step_number):
+            loss = self.task.loss(examples)
+            loss = loss + self.network.features.penalty(self.task.recipe.elmo.penalty)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it so
+        lr = self._rate()
+        norm = self._update(lr)
+        self.step_number += 1
+        self.seen += len(examples)
+        return StepReport({"loss": float(loss.detach())}, lr, norm)
+
+    def _batch(self) -> list[Example]:
+        epoch, place = divmod(self.step_number, math.ceil(len(self._lengths) / self._size))
+        if self._plan[0] != epoch:
+            self._plan = epoch, batches(self._lengths, self._size, self.task.seed, epoch)
+        return [self.split.train[k] for k in self._plan[1][place]]
+
+    def _rate(self) -> float:
+        lr, pace = self._learning.lr, self._pace
+        if pace.halve_patience >= 0:
+            lr *= plateau_factor(self.scores, patience=pace.halve_patience)
+        return float(lr * pace.decay ** (self.step_number // max(1, pace.decay_steps)))
+
+    def _update(self, lr: float) -> float:
+        learning = self._learning
+        updates = []
+        for name, weight in self._weights.items():
+            if weight.grad is None:
+                continue
+            # The gradient of l2 * |w|^2, added before clipping, so that it counts towards the norm.
+            if learning.l2 and weight.dim() > 1:  # matrices only
+                weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
+            updates.append(Update(name, weight.detach(), weight.grad))
+        gradients = [update.gradient for update in updates]
+        norm = clip_by_global_norm(gradients, learning.clip_norm) if gradients else 0.0
+        if learning.clip_value is not None:
+            for gradient in gradients:
+                gradient.clamp_(-learning.clip_value, learning.clip_value)
+        self._optimizer.step(updates, lr)
+        # A young mean follows faster, or the random start would weigh on it for long.
+        decay = min(learning.average, (1 + self.step_number) / (10 + self.step_number))
+        for name, mean in self._means.items():
+            mean.lerp_(self._weights[name].detach(), 1 - decay)
+        return norm
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Measure on the held-out examples, with the mean weights if there are any."""
+        if not self.split.dev:
+            return None
+        with self._averaged():
+            found = dict(self.task.measured(self.split.dev).metrics)
+        self.scores.append(found[self.task.metric])
+        if not any(self.scores):
+            # All scores are 0 so far: patience begins with the first that is not.
+            self.evaluations_since_best = -1  # the loop counts this evaluation next
+        return found
+
+    @contextlib.contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Use the running means of the weights instead of the weights."""
+        if not self._means:
+            yield
+            return
+        own = {name: weight.detach().clone() for name, weight in self._weights.items()}
+        self._put(self._means)
+        try:
+            yield
+        finally:
+            self._put(own)
+
+    def _put(self, values: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(values[name])
+
+    def save_model(self, *, best: bool) -> None:
+        """Remember the weights of the best evaluation; states keep them."""
+        if best:
+            with self._averaged():
+                self._best = {n: w.detach().clone() for n, w in self._weights.items()}
+
+    def finish(self) -> None:
+        """Put the best weights in the network: those of the best evaluation, or the last."""
+        self._put(self._best or self._means or dict(self._weights))
+        self.network.eval()
+        self.task.take_trained_bilm()
+
+    def save_state(self) -> None:
+        self._check_weights(self._weights.values())
+        tensors: dict[str, Tensor] = {}
+        parts: dict[str, dict[str, Any]] = {
+            "network": dict(self._weights),
+            "best": self._best,
+            "mean": self._means,
+            "optimizer": self._optimizer.state(),
+        }
+        for part, values in parts.items():
+            tensors.update({f"{part}/{name}": value for name, value in values.items()})
+        facts = {**self._counters(), "scores": self.scores}
+        save_state(self.run.resume_path, self.step_number, tensors, facts)
+
+    def load_state(self) -> bool:
+        """Continue from the newest saved state; False if there is none."""
+        loaded = load_state(self.run.resume_path)
+        if loaded is None:
+            return False
+        tensors, facts = loaded
+        device = next(iter(self._weights.values())).device if self._weights else "cpu"
+        network, self._best, self._means, optimizer = (
+            state_part(tensors, name, device) for name in ("network", "best", "mean", "optimizer")
+        )
+        self._put(network)
+        self._optimizer.load(optimizer)
+        self._restore_counters(facts)
+        self.scores = [float(value) for value in facts["scores"]]
+        return True
 
 
 # --------------------------------------------------------------------- reports
 
 
-def _report(
-    task: Task[Any, Any],
-    trainer: TaskTrainer[Any],
-    measured: Report,
-    split: Split[Any],
-    evaluate_epochs: int,
-) -> Report:
-    scores, metric = trainer.scores, task.metric
+def _report(trainer: _Trainer[Any], measured: Report, evaluate_epochs: int) -> Report:
+    task, split, scores, metric = trainer.task, trainer.split, trainer.scores, trainer.task.metric
     # The last evaluation may come earlier: at the end.
     most = task.recipe.schedule.epochs
     epochs = [min(most, k * evaluate_epochs) for k in range(1, len(scores) + 1)]

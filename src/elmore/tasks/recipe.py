@@ -13,11 +13,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from elmore.base.json import BelowOne, Count, NonNegative, Whole, from_json
+from elmore.base.json import BelowOne, Count, NonNegative, Positive, Whole, from_json
 from elmore.limits import LIMITS
-from elmore.nn.elmo_layer import LayerNorm
 from elmore.training.bilm.recipe import MISSING, read_recipe
-from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
 # Units of each layer of a network.
 LayerSizes = Annotated[tuple[Count, ...], Meta(max_length=LIMITS.layers)]
@@ -36,7 +34,7 @@ class ElmoRecipe:
     layers: Literal["all", "top", "each"] = "all"
     penalty: NonNegative = 0.001  # the paper's lambda, strength of the pull towards an equal mix
     dropout: BelowOne = 0.0  # on each mixed vector
-    layer_norm: LayerNorm | None = None  # normalise layers before mixing, or None
+    layer_norm: Literal["sentence", "batch"] | None = None  # normalise layers before mixing
     trainable: bool = False  # train the biLM too; its layers are then computed in each step
 
 
@@ -75,6 +73,34 @@ class DataRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearningRecipe:
+    """How gradients become steps."""
+
+    name: Literal["adam", "adadelta", "adagrad"] = "adam"
+    lr: Positive = 0.001
+    beta1: BelowOne = 0.9  # first moment of Adam; rho of Adadelta
+    beta2: BelowOne = 0.999  # second moment of Adam
+    epsilon: Positive = 1e-8  # guard of the division
+    clip_norm: Positive | None = None  # largest norm of all gradients together
+    clip_value: Positive | None = None  # largest single gradient
+    l2: NonNegative = 0.0  # strength of the pull of all matrices towards 0
+    average: BelowOne = 0.0  # decay of a mean of the weights, which evaluations use; 0 for none
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaceRecipe:
+    """How long, and how the rate changes."""
+
+    epochs: Whole = 0  # largest number of passes; 0 to fit it to the size of the data
+    steps: Count | None = None  # largest number of steps; None for no bound but the epochs
+    patience: Whole = 0  # end after this many evaluations without a better score; 0 for never
+    # Halve the rate after this many evaluations without a better score; -1 for never.
+    halve_patience: Annotated[int, Meta(ge=-1)] = -1
+    decay: Positive = 1.0  # multiply the rate by this every `decay_steps`
+    decay_steps: Count = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecipe:
     """What happens around the steps; evaluations come after each epoch."""
 
@@ -92,8 +118,8 @@ class TaskRecipe:
     characters: CharactersRecipe = CharactersRecipe()
     model: Any
     data: DataRecipe = DataRecipe()
-    optimizer: LearningRecipe = dataclasses.field(default_factory=LearningRecipe)
-    schedule: PaceRecipe = dataclasses.field(default_factory=PaceRecipe)
+    optimizer: LearningRecipe = LearningRecipe()
+    schedule: PaceRecipe = PaceRecipe()
     run: RunRecipe = RunRecipe()
 
     @classmethod
