@@ -160,8 +160,8 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
     facts = tmp_path / "model" / "task.json"
     whole = facts.read_text()
     for change, message in (
-        ({"labels": {"kind": "tags", "tags": ["A"]}}, "labels that do not fit its outputs"),
-        ({"recipe": {}}, "has no setting elmo.layer_norm"),
+        ({"labels": {"kind": "tags", "tags": ["A"]}}, "has no usable weight 'output.weight'"),
+        ({"recipe": {}}, "model is missing; restore it"),
     ):
         facts.write_text(json.dumps({**json.loads(whole), **change}))
         with pytest.raises(FormatError, match=message):

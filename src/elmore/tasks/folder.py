@@ -328,7 +328,8 @@ def load(
     if light and name in ("tag", "classify"):
         from elmore.tasks.own.light import load_light  # only here: it imports the biLM's kernels
 
-        found = load_light(place, str(model), elmo=elmo, threads=threads, tokenizer=tokenizer)
+        content = read_task(place)
+        found = load_light(content, str(model), elmo=elmo, threads=threads, tokenizer=tokenizer)
         if found is not None:
             return found
     task = task_class(name).load(place, elmo=elmo, threads=threads, **options)

@@ -22,7 +22,7 @@ from elmore.tasks.data.tags import (
     FORBIDDEN,
     Scheme,
     Span,
-    names_fit,
+    are_names,
     spans_from_tags,
     split_tags,
     tag_rules,
@@ -242,12 +242,11 @@ def softmax(scores: Array) -> Array:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
-def class_labels_fit(labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether labels from a file are those of a classifier whose weights have these shapes."""
+def class_labels_fit(labels: Mapping[str, Any]) -> bool:
+    """Whether labels from a file are those of a classifier."""
     if labels.get("kind") == "number":
-        numbers = all(type(labels.get(key)) in (int, float) for key in ("mean", "scale"))
-        return numbers and shapes.get("output.bias") == (1,)
-    return labels.get("kind") in ("label", "labels") and names_fit(labels.get("classes"), shapes)
+        return all(type(labels.get(key)) in (int, float) for key in ("mean", "scale"))
+    return labels.get("kind") in ("label", "labels") and are_names(labels.get("classes"))
 
 
 def classified(scores: Array, labels: Mapping[str, Any]) -> Classified:

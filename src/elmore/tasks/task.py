@@ -161,11 +161,8 @@ class Task(Predictor[Example, Prediction]):
         """Collect what has to be told apart, as JSON values: by default nothing."""
         return {}
 
-    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Whether labels from a file are what `find_labels` could give: by default, does give.
-
-        A file may come from anyone, so labels are checked against the shapes of the weights too.
-        """
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
+        """Whether labels from a file are what `find_labels` could give: by default, does give."""
         return labels == self.find_labels([])
 
     def for_training(self, examples: list[Example]) -> list[Example]:
@@ -331,7 +328,7 @@ class Task(Predictor[Example, Prediction]):
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
         task = cls(own, recipe=recipe, device=device, **options)
         task.labels, task.scores, task._words = content.labels, content.scores, content.words
-        if not task.labels_fit(content.labels, {n: w.shape for n, w in content.weights.items()}):
+        if not task.labels_fit(content.labels):
             raise FormatError(f"'{path}' has labels that are none of {cls.name}'s; restore it")
         vectors = stored_vectors(content, str(path))
 

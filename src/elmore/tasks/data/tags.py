@@ -98,26 +98,17 @@ def tag_rules(
     )
 
 
-def names_fit(names: Any, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a value from a file is a list of names, as many as the network has outputs."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return False
-    return shapes.get("output.bias") == (len(names),)
+def are_names(value: Any) -> bool:
+    """Whether a value from a file is a list of names."""
+    return isinstance(value, list) and bool(value) and all(isinstance(n, str) for n in value)
 
 
-def tagger_labels_fit(labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether labels from a file are those of a tagger whose weights have these shapes."""
-    if labels.get("kind") != "spans":
-        plain = "crf.transitions" not in shapes
-        return plain and labels.get("kind") == "tags" and names_fit(labels.get("tags"), shapes)
-    n_tags = shapes.get("output.bias", (0,))[0]
-    square = shapes.get("crf.transitions") == (n_tags, n_tags)
-    return square and tags_fit(labels, shapes, "BIOUL")
+def are_tags(value: Any, scheme: Scheme) -> bool:
+    """Whether a value from a file is the list of all tags of a scheme, as `tag_names` makes it."""
+    return are_names(value) and value == tag_names((tag[2:] for tag in value[1:]), scheme)
 
 
-def tags_fit(
-    labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], scheme: Scheme
-) -> bool:
-    """Whether labels from a file are tags of a scheme, as many as the network has outputs."""
-    tags: Any = labels.get("tags")
-    return names_fit(tags, shapes) and tags == tag_names((tag[2:] for tag in tags[1:]), scheme)
+def tagger_labels_fit(labels: Mapping[str, Any]) -> bool:
+    """Whether labels from a file are those of a tagger."""
+    kind, tags = labels.get("kind"), labels.get("tags")
+    return are_tags(tags, "BIOUL") if kind == "spans" else kind == "tags" and are_names(tags)

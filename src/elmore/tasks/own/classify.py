@@ -133,9 +133,9 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
             found["separator"] = self.separator
         return found
 
-    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
         self.metric = _METRICS.get(str(labels.get("kind")), self.metric)
-        return class_labels_fit(labels, shapes)
+        return class_labels_fit(labels)
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:
         if self.labels["kind"] == "number":

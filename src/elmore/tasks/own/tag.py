@@ -109,9 +109,9 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
                     "not mark one; name the column of tags such as B-PER (label=, --label)"
                 )
 
-    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
         self.metric = "f1" if labels.get("kind") == "spans" else "accuracy"
-        return tagger_labels_fit(labels, shapes)
+        return tagger_labels_fit(labels)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
         if not self.marks_spans:

@@ -21,7 +21,14 @@ from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
 from elmore.report import Report, Row
 from elmore.tasks.data.columns import Predicate, read_documents
-from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tags_fit, tags_from_spans
+from elmore.tasks.data.tags import (
+    Span,
+    are_names,
+    are_tags,
+    spans_from_tags,
+    tag_names,
+    tags_from_spans,
+)
 from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import best_path, mark_spans, steps_of
@@ -102,10 +109,9 @@ class Srl(Task[SrlExample, Frames]):
         verbs = sorted(word for word, n in marked.items() if 2 * n >= seen[word])
         return {"tags": tag_names(roles, "IOB2"), "predicates": verbs}
 
-    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
         verbs = labels.get("predicates")
-        known = isinstance(verbs, list) and all(isinstance(verb, str) for verb in verbs)
-        return known and tags_fit(labels, shapes, "IOB2")
+        return are_tags(labels.get("tags"), "IOB2") and (verbs == [] or are_names(verbs))
 
     def build(self, features: TokenFeatures) -> Network:
         return _SrlNetwork(features, self.recipe.model, len(self.labels["tags"]))
