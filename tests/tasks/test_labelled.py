@@ -266,6 +266,7 @@ BROKEN: list[tuple[str, str, str | bytes, str]] = [
     ("tag", ".jsonl", '{"tokens": ["a"], "tags": [""]}\n', ":1: token 0 has no text or no tag"),
     ("tag", ".csv", "word,tag\nAda,X\nfell,\n", ":3: column 'tag' is empty; fill it"),
     ("tag", ".csv", "token,a,b\nAda,X,Y\n", ":2: no column is called tag; the columns are"),
+    ("ner", ".conll", "a O\n\nb B\n", ":3: this tagger finds spans, and 'B' does not mark one"),
     ("tag", ".jsonl", '{"tokens": ["a"], "x": 1, "y": 2}\n', ":1: no column is called tags"),
 ]
 

@@ -189,7 +189,6 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
     [
         ("ner", "a O\nb\n", ":2: 1 columns, expected 2"),
         ("ner", "a O\n\nb X O\n", ":3: 3 columns, expected 2"),
-        ("ner", "a B\n", ":1: 'B' is not a tag"),
         ("ner", "\n\n", "there is no sentence"),
         ("sentiment", "(3 (2 a) (2 b)\n", ":1: a bracket does not close"),
         ("sentiment", "(3 a)\n(5 b)\n", ":2: the label '5'"),

@@ -116,9 +116,8 @@ def train(
     train_data, dev_data, test_data = (
         reader.examples(files) if files else None for files in (inputs, dev, test)
     )
-    if task in _OWN:
-        reader.labels = reader.find_labels(reader.for_training(train_data))
-        reader.check_labels([*(dev_data or ()), *(test_data or ())])
+    reader.labels = reader.find_labels(reader.for_training(train_data))
+    reader.check_labels([*(dev_data or ()), *(test_data or ())])
 
     def once(number: int) -> Report:
         folder = output if seeds == 1 else output / f"seed-{number}"

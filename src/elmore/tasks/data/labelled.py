@@ -220,13 +220,10 @@ def _read_conllu(path: Path, label: str) -> list[TagExample]:
     return found
 
 
-def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -> list[TagExample]:
+def read_columns(path: Path, label: str | None = None) -> list[TagExample]:
     """Read one word per line, in the first column, such as CoNLL-2003.
 
-    Args:
-        path: of the file.
-        label: the number of the column of the tags, from 1; by default the last.
-        spans: refuse tags that do not mark spans.
+    `label` is the number of the column of the tags, from 1; by default the last.
     """
     if label is not None and not (label.isascii() and label.isdigit() and int(label)):
         raise ConfigError(f"label={label!r}: columns have no names here; give a number from 1")
@@ -235,14 +232,6 @@ def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -
         if label is not None and int(label) > len(rows[0]):
             raise InputError(f"there is no column {label}", file=str(path), line=start)
         tags = tuple(row[-1 if label is None else int(label) - 1] for row in rows)
-        for k, tag in enumerate(tags if spans else ()):
-            if not is_tag(tag):
-                raise InputError(
-                    f"'{shown(tag, 40)}' is not a tag; use O or B-, I-, E-, S- (L-, U-) and a "
-                    "label",
-                    file=str(path),
-                    line=start + k,
-                )
         found.append(TagExample(tuple(row[0] for row in rows), tags, f"{path}:{start}"))
     if not found:
         raise InputError("there is no sentence; is this a file of columns?", file=str(path))

@@ -115,8 +115,6 @@ class BiGru(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Read a batch, (batch, time, input_dim) to (batch, time, 2 * dim); zeros at padding."""
-        if not x.shape[0] * x.shape[1]:
-            return x.new_zeros(*x.shape[:2], 2 * self.dim)
         counts = lengths.cpu().clamp(min=1)  # torch refuses empty sequences
         packed = pack_padded_sequence(x, counts, batch_first=True, enforce_sorted=False)
         output, _ = pad_packed_sequence(
@@ -210,10 +208,7 @@ class Crf(nn.Module):
 
         It is 0 for an empty sentence.
         """
-        time = scores.shape[1]
-        if not time:
-            return scores.new_zeros(len(scores))
-        mask = torch.arange(time, device=scores.device) < lengths[:, None]
+        mask = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]
         return self._gold(scores, tags, mask) - self._partition(scores, mask)
 
     def _gold(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
@@ -241,9 +236,8 @@ def masked_softmax(
     `nothing` is the score of attending to nothing, (), which takes its share of the weight.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
-    # amax refuses an empty axis; where all is masked, the maximum is -inf and must become finite.
-    top = scores.amax(dim=dim, keepdim=True) if scores.shape[dim] else scores.sum(dim, True)
-    top = top.clamp(min=torch.finfo(scores.dtype).min).detach()
+    # Where all is masked, the maximum is -inf and must become finite.
+    top = scores.amax(dim, keepdim=True).clamp(min=torch.finfo(scores.dtype).min).detach()
     if nothing is not None:
         top = torch.maximum(top, nothing.detach())
     powers = torch.exp(scores - top)
@@ -261,8 +255,6 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 def masked_max(values: Tensor, mask: Tensor) -> Tensor:
     """Take the maximum over real tokens, (batch, time, dim) to (batch, dim); zeros if empty."""
-    if not values.shape[1]:
-        return values.sum(1)
     top = values.masked_fill(~mask[:, :, None], -torch.inf).amax(1)
     return torch.where(mask.any(1)[:, None], top, torch.zeros_like(top))
 

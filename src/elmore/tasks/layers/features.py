@@ -38,7 +38,7 @@ _START = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a batch as ids."""
+    """The tokens of a batch as ids; time is at least 1, and there is at least one spelling."""
 
     lengths: Tensor  # tokens of each sentence, (batch,)
     mask: Tensor  # which places hold a token, (batch, time)
@@ -98,8 +98,6 @@ class SpellingCnn(nn.Module):
         # so a word's features do not depend on the longest word of the batch.
         padded = nn.functional.pad(spellings, (0, self.widest - 1))
         x = self.dropout(self.bytes(padded)).transpose(1, 2)  # (n_words, dim, chars)
-        if not spellings.numel():
-            return torch.zeros(len(spellings), self.dim, device=spellings.device)
         inside = (spellings > 0)[:, None]
         chars = spellings.shape[1]
         return torch.cat(
@@ -322,14 +320,10 @@ class TokenIndex:
         self.layers: FrozenLayers | LiveLayers | None = None
 
     def batch(self, sentences: Sequence[Sequence[str]], parts: Texts | None = None) -> Tokens:
-        """Index sentences; an empty one is all padding.
-
-        Args:
-            sentences: their tokens.
-            parts: the sentences of each text, where the biLM reads them one by one.
-        """
+        """Index sentences, or texts of which the biLM reads `parts` one by one."""
         lengths = np.array([len(tokens) for tokens in sentences], np.int64)
-        time = int(lengths.max(initial=0))
+        # Without any token there is one column of padding, so that no axis is empty.
+        time = int(lengths.max(initial=1))
         words = np.zeros((len(sentences), time), np.int64)
         spelled = np.zeros((len(sentences), time), np.int64)
         distinct: dict[str, int] = {}  # the CNN reads each word of a batch once
@@ -357,9 +351,8 @@ class TokenIndex:
 
     def _spell(self, words: Sequence[str]) -> NDArray[np.int64]:
         """The bytes of words, shifted by one because 0 is padding, (n_words, chars)."""
-        raw = [word.encode("utf-8", "surrogatepass")[: self._max_chars] for word in words]
-        longest = max(map(len, raw), default=0)
-        spellings = np.zeros((len(raw), max(1, longest)), np.int64)
+        raw = [word.encode("utf-8", "surrogatepass")[: self._max_chars] for word in words or ("",)]
+        spellings = np.zeros((len(raw), max(1, *map(len, raw))), np.int64)
         for row, data in enumerate(raw):
             spellings[row, : len(data)] = np.frombuffer(data, np.uint8).astype(np.int64) + 1
         return spellings
@@ -401,21 +394,15 @@ def stored_network(
     Raises:
         FormatError: their names and shapes are not those of the network.
     """
+    filled = {name: torch.tensor(w, dtype=torch.float32) for name, w in weights.items()}
     try:
         # A hostile recipe may ask for terabytes: on the meta device nothing is allocated.
         with torch.device("meta"), _Unfilled():
             network = build()
-    except RuntimeError as error:  # sizes beyond what torch can count
+        network.load_state_dict(filled, assign=True)
+    except RuntimeError as error:  # other names or shapes, or sizes beyond what torch can count
+        problem = " ".join(str(error).split())
         raise FormatError(
-            f"'{what}' has an impossible recipe: {shown(error, 60)}; restore it"
+            f"'{what}' does not fit its recipe: {shown(problem, 120)}; restore it"
         ) from None
-    own = network.state_dict()
-    if own.keys() != weights.keys():
-        odd = sorted(own.keys() ^ weights.keys())[0]
-        raise FormatError(f"'{what}' does not fit its recipe at {shown(odd, 60)!r}; restore it")
-    for name, value in own.items():
-        if tuple(value.shape) != weights[name].shape:
-            raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
-    filled = {name: torch.tensor(w, dtype=torch.float32) for name, w in weights.items()}
-    network.load_state_dict(filled, assign=True)
     return network.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import abstractmethod
 from collections import Counter
@@ -182,24 +183,13 @@ class LabelledTask(Task[Example, Prediction]):
         split = self.divide(data, None if dev is None else self.examples(dev))
         if not split.dev:
             raise InputError("a learning curve needs 10 examples or more; label some more")
-        elmo, recipe = self._asked
         order = numpy_generator(self.seed, "curve").permutation(len(split.train)).tolist()
         rows: list[Row] = []
         with cache_folder(self.cache) as folder:
             for share in _CURVE:
                 part = [split.train[k] for k in order[: max(2, round(share * len(order)))]]
-                task = type(self)(
-                    elmo,
-                    recipe=recipe,
-                    vectors=self.vectors,
-                    cache=folder,
-                    max_bytes=self.max_bytes,
-                    seed=self.seed,
-                    device=self.device,
-                    progress=self.progress,
-                    separator=self.separator,
-                )
-                task.kind = self.kind
+                task = copy.copy(self)
+                task.cache = folder
                 try:
                     report = fit_task(task, Split(part, split.dev), progress=progress)
                 except InputError:

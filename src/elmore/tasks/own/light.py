@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -217,10 +218,10 @@ class Light(Predictor[Text, Prediction]):
         choice = recipe.elmo.layers
         self._network = _Network(content, what, choice, elmo.n_layers, elmo.dim, len(names))
         self._split = elmo.tokenize if tokenizer is None else split_function(tokenizer)
-        # Of longer texts, the rest is not read.
         sizes = recipe.model if isinstance(recipe.model, dict) else {}
-        self._max_tokens = sizes.get("max_tokens")
-        if not isinstance(self._max_tokens, int | None) or self._max_tokens == 0:
+        # Of longer texts, the rest is not read.
+        self._max_tokens: int = sizes.get("max_tokens", sys.maxsize)
+        if type(self._max_tokens) is not int or self._max_tokens < 1:
             raise FormatError(f"'{what}' has a wrong model.max_tokens in its recipe; restore it")
 
     def answers(self, items: Iterable[Text]) -> Iterator[tuple[Text, Prediction]]:

@@ -147,8 +147,6 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         if self.marks_spans:
             likelihood: Tensor = self._crf(scores, tags.clamp(min=0), tokens.lengths)
             return -likelihood.mean()
-        if not scores.numel():
-            return scores.sum()
         sums = nn.functional.cross_entropy(
             scores.flatten(0, 1), tags.flatten(), ignore_index=-1, reduction="sum"
         )

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from elmore.base.json import BelowOne
-from elmore.tasks.data.labelled import TagExample, is_table, read_columns
+from elmore.tasks.data.labelled import TagExample
 from elmore.tasks.layers.encoders import BiLstmStack, Crf
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.own.tag import Tagger
@@ -45,12 +43,6 @@ class Ner(Tagger):
     sizes = NerSizes
     elmo_at_output = True
     guess_size = 1
-
-    def read(self, data: Any) -> list[TagExample]:
-        """Read CoNLL columns: word first, tag last; or any other data of a tagger."""
-        if isinstance(data, str | Path) and not is_table(data):
-            return read_columns(Path(data), self.columns["label"], spans=True)
-        return super().read(data)
 
     def find_kind(self, examples: Sequence[TagExample]) -> str:
         return "spans"

@@ -147,8 +147,6 @@ class Qa(Task[QaExample, str]):
     def guess(self, examples: Sequence[QaExample]) -> list[str]:
         """The best span of at most 17 tokens."""
         start, end, lengths = self._scores(examples)
-        if not start.shape[1]:
-            return ["" for _ in examples]
         # Only the ends that each start may have, (batch, time, 17): all pairs take too much memory.
         ends = nn.functional.pad(end, (0, _MAX_TOKENS - 1), value=-torch.inf)
         pairs = start[:, :, None] + ends.unfold(1, _MAX_TOKENS, 1)
@@ -328,11 +326,7 @@ class _Reader(Network):
         """Bi-attention (Seo et al. 2017), (batch, time, 4 * width)."""
         scores = self.between(x, q)  # (batch, paragraph, question)
         attended = masked_softmax(scores, question.mask[:, None, :]) @ q
-        if not scores.shape[2]:  # the question has no token; amax needs one
-            scores = scores.new_full((*scores.shape[:2], 1), _NEVER)
-        best = scores.masked_fill(
-            ~question.mask[:, None, :] if question.mask.shape[1] else ~p.mask[:, :, None], _NEVER
-        ).amax(2)
+        best = scores.masked_fill(~question.mask[:, None, :], _NEVER).amax(2)
         summary = masked_softmax(best, p.mask)[:, None, :] @ x  # (batch, 1, width)
         return torch.cat([x, attended, x * attended, x * summary], dim=2)
 

@@ -156,7 +156,7 @@ class Srl(Task[SrlExample, Frames]):
         x, elmo = network.features(tokens)
         rows = [row for row, example in enumerate(examples) for _ in example.predicates]
         verbs = [p.verb for example in examples for p in example.predicates]
-        size = max(1, len(rows) if max_tokens is None else max_tokens // max(1, time))
+        size = max(1, len(rows) if max_tokens is None else max_tokens // time)
         for start in range(0, max(1, len(rows)), size):
             index = torch.tensor(rows[start : start + size], dtype=torch.long, device=device)
             marks = torch.zeros(len(index), time, dtype=torch.long)
