@@ -359,8 +359,6 @@ def test_tables_are_fitted_but_not_predicted_on() -> None:
         assert task.evaluate(table).measured_on["examples"] == 2
         with pytest.raises(ConfigError, match="where texts belong; pass"):
             task.predict(table)  # Python lists the names of the columns
-    with pytest.raises(ConfigError, match="pass texts or tokens"):
-        task.predict([{"text": "a"}])
     for odd in ({"text": ["a", "b"], "label": ["x"]}, {"text": "data.csv", "label": ["x"]}):
         with pytest.raises(InputError, match="different lengths; give one label per item"):
             task.fit(odd)

@@ -12,7 +12,6 @@ from small_tasks import quick_recipe, task_class, write_data
 from torch import Tensor
 
 from elmore import Elmo
-from elmore.errors import ConfigError
 from elmore.tasks.data.columns import Predicate
 from elmore.tasks.data.tags import Span
 from elmore.tasks.layers.features import LiveLayers
@@ -44,7 +43,7 @@ def test_each_word_attends_to_the_other_sentence(tmp_path: Path) -> None:
         return torch.zeros(1, 4 * task.recipe.model.dim)
 
     network._compose = compose
-    network(task.tokens([["x", "y", "z"]]), task.tokens([["u", "v"]]))
+    network(task.index.batch([["x", "y", "z"]]), task.index.batch([["u", "v"]]))
     scores = a[0] @ b[0].t()
     torch.testing.assert_close(seen[0][1][0], torch.softmax(scores, dim=1) @ b[0])
     torch.testing.assert_close(seen[1][1][0], torch.softmax(scores.t(), dim=1) @ a[0])
@@ -215,37 +214,6 @@ def test_lines_for_a_terminal(tmp_path: Path) -> None:
     assert shown == "[1 Bo] saw [2 his dog]"
 
 
-def test_pairs_are_pairs() -> None:
-    for name in ("nli", "qa"):
-        with pytest.raises(ConfigError, match="pairs"):
-            task_class(name)(None).parse("alone")
-        with pytest.raises(ConfigError, match="texts"):
-            task_class(name)(None).parse((None, "alone"))
-    with pytest.raises(ConfigError, match="pairs of texts"):
-        task_class("qa")(None).parse((["What", "?"], "alone"))
-
-
-@pytest.mark.parametrize(
-    ("item", "message"),
-    [
-        (("She sold the car", [1]), r"srl takes \(tokens, \[places of predicates\]\)"),
-        ((["She", "sold"], 1), "srl takes"),
-        ((["She", "sold"], [7]), "place 7 of a sentence of 2 tokens; count from 0"),
-        ((["She", "sold"], [0, -1]), "place -1 of a sentence of 2 tokens"),
-        ((["She", "sold"], ["sold"]), "place 'sold'"),
-    ],
-)
-def test_places_of_predicates_are_places(item: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        task_class("srl")(None).parse(item)
-
-
-@pytest.mark.parametrize("item", [["Ada met Bo .", "She left ."], [["Ada"], None], [3]])
-def test_sentences_of_a_document_are_token_lists(item: Any) -> None:
-    with pytest.raises(ConfigError, match="as one text, or its sentences as token lists"):
-        task_class("coref")(None).parse(item)
-
-
 def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_path: Path) -> None:
     """The task sees one paragraph; what the biLM saw of it is the recipe's choice."""
     paragraph = split_paragraph("It fell. “Rain fell,” she said. Then snow.")
@@ -261,7 +229,7 @@ def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_
         example = QaExample(paragraph, ("Who", "?"))
         assert task.length(example) == 14
         with task.layers([example]):
-            tokens = task.tokens([paragraph.tokens], [task._parts(paragraph)])
+            tokens = task.index.batch([paragraph.tokens], [task._parts(paragraph)])
         np.testing.assert_allclose(tokens.layers[:, 0].numpy(), expected, atol=2e-3)
     assert np.abs(np.concatenate(alone, axis=1) - whole).max() > 0.01
 
@@ -276,11 +244,11 @@ def test_a_bilm_that_is_trained_reads_sentence_by_sentence(
     parts = [[("It", "fell", "."), ("Ada", "saw", "it", "."), ("Yes",)], [], [("No", "."), ()]]
     texts = [[token for part in text for token in part] for text in parts]
     with task.layers([]):
-        expected = task.tokens(texts, parts).layers
+        expected = task.index.batch(texts, parts).layers
         live = LiveLayers(task.index.layers.cache, tiny_elmo.engine.bilm)
     task.index.layers = live
     for some in (slice(0, 3), slice(1, 2)):  # all of them; one without a sentence
-        tokens = task.tokens(texts[some], parts[some])
+        tokens = task.index.batch(texts[some], parts[some])
         found = tokens.layers.detach() * tokens.mask[:, :, None]
         wanted = expected[:, some, : found.shape[2]]
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), atol=2e-3)
@@ -292,7 +260,7 @@ def test_the_bilm_sees_quotes_as_it_learned_them(tiny_elmo: Elmo, tmp_path: Path
     task.fit(write_data("ner", tmp_path))
     curly, plain = ["“", "It", "’s", "``", "so"], ['"', "It", "'s", '"', "so"]
     with task.layers([]):
-        found = task.tokens([curly])
+        found = task.index.batch([curly])
     expected = tiny_elmo.layers([plain], tokenized=True)[0].values
     np.testing.assert_allclose(found.layers[:, 0].numpy(), expected, atol=2e-3)
     assert found.spellings[0, 0] == "“".encode()[0] + 1  # the task itself sees what stands there

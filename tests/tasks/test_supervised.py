@@ -266,7 +266,7 @@ def test_word_vectors_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         fixed.network.features.words.fixed, [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     )
-    tokens = fixed.tokens([["Rome", "zebra", "zoo", "rome"]])
+    tokens = fixed.index.batch([["Rome", "zebra", "zoo", "rome"]])
     assert tokens.words.tolist() == [[2, 4, 1, 2]]
     trained = fit(words__trainable="true", words__min_count="2")
     table = trained.network.features.words
@@ -300,7 +300,7 @@ def test_words_that_a_folder_cannot_hold_are_unknown(
     task.save(tmp_path / "saved")
     loaded = task_class("sentiment").load(tmp_path / "saved")
     assert set(loaded._words) == {"b", "c"}
-    assert loaded.tokens([[word, "b"]]).words.tolist() == [[1, 2]]
+    assert loaded.index.batch([[word, "b"]]).words.tolist() == [[1, 2]]
     assert loaded.predict_examples(data) == task.predict_examples(data)
 
 
@@ -310,6 +310,18 @@ def test_a_model_needs_some_input(tmp_path: Path) -> None:
         make("sentiment", words__dim="0").fit(data)
 
 
+MISFITS: dict[str, list[Any]] = {
+    "nli": ["ab", (None, "alone"), ("a", "b", "c")],
+    "qa": ["ab", (None, "alone"), (["What", "?"], "alone")],
+    "srl": [
+        ("She sold", [1]),
+        (["She", "sold"], 1),
+        *((["She"], [place]) for place in (7, -1, "x")),
+    ],
+    "coref": [["Ada met Bo .", "She left ."], [["Ada"], None]],
+}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
     task, folder, _ = knows(name)
@@ -317,8 +329,10 @@ def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
         make(name).predict(NOTHING[name])
     with pytest.raises(ConfigError, match="takes a list"):
         task.predict("text")
-    for item in (None, 3, b"text", [None, "a", "b"]):
-        with pytest.raises(ConfigError, match=name):
+    for item in (None, 3, b"text", [None, "a", "b"], {"text": "a"}, *MISFITS.get(name, ())):
+        with pytest.raises(
+            ConfigError, match=rf"{name} cannot read .*; pass |^srl has no token at"
+        ):
             task.predict([item])
     other = "sentiment" if name == "ner" else "ner"
     with pytest.raises(ConfigError, match=f"is a model for {name}"):

@@ -140,6 +140,10 @@ class Tagged:
             ],
         }
 
+    def cells(self) -> tuple[str, str]:
+        """The columns `tokens` and `tags` of a table."""
+        return " ".join(self.tokens), " ".join(self.tags)
+
 
 @dataclass(frozen=True)
 class Classified:
@@ -158,6 +162,13 @@ class Classified:
         label = list(self.label) if isinstance(self.label, tuple) else self.label
         chances = {name: round(chance, 4) for name, chance in self.probabilities.items()}
         return {"label": label, "probabilities": chances}
+
+    def cells(self) -> tuple[str, str]:
+        """The columns `label` and `probability` of a table."""
+        if isinstance(self.label, float):
+            return f"{self.label:g}", ""
+        names = (self.label,) if isinstance(self.label, str) else self.label
+        return ",".join(names), ",".join(f"{self.probabilities[name]:.4f}" for name in names)
 
 
 # --------------------------------------------------------------------- from scores to labels

@@ -12,7 +12,7 @@ import itertools
 import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -24,7 +24,7 @@ from elmore.base.optional import require
 from elmore.elmo import Elmo
 from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
-from elmore.errors import ConfigError, FormatError, InputError
+from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.fitting import Split, fit_task, split_held_out
 from elmore.tasks.folder import TrainedTask, bilm_of, read_task, write_task
@@ -32,10 +32,8 @@ from elmore.tasks.layers.features import (
     FrozenLayers,
     LiveLayers,
     Network,
-    Texts,
     TokenFeatures,
     TokenIndex,
-    Tokens,
     choose_words,
     stored_network,
     stored_vectors,
@@ -73,6 +71,7 @@ class Task(Predictor[Example, Prediction]):
     example: ClassVar[type]  # class of what it learns from
     needs: ClassVar[tuple[str, ...]] = ()  # optional packages that its scores need
     left_out: ClassVar[str] = "longer than data.max_length"  # what is not learned from
+    takes: ClassVar[str] = "a text or its tokens"  # what one item is that it predicts on
     guess_size: int = 1  # examples that are predicted together, if a training batch is smaller
     tokenizer: Tokenizer | None = None  # how raw text is split; None as `elmo` does
     index: TokenIndex  # once there is a network
@@ -151,10 +150,11 @@ class Task(Predictor[Example, Prediction]):
         return max((len(tokens) for tokens in self.texts(example)), default=0)
 
     def parse(self, item: Any) -> Example:
-        """An unlabelled example from what `predict` takes: by default a text, or its tokens."""
-        example: Example = self.example(
-            self.tokenize(item) if isinstance(item, str) else tuple(item)
-        )
+        """An unlabelled example from what `predict` takes: by default a text, or its tokens.
+
+        It may raise TypeError or ValueError for something else.
+        """
+        example: Example = self.example(self.split(item))
         return example
 
     def find_labels(self, examples: Sequence[Example]) -> dict[str, Any]:
@@ -403,25 +403,30 @@ class Task(Predictor[Example, Prediction]):
 
     # ------------------------------------------------------------------- inside
 
-    def tokenize(self, text: str) -> tuple[str, ...]:
-        """Split text by `tokenizer`, else as the biLM does."""
+    def split(self, text: Any) -> tuple[str, ...]:
+        """Split text by `tokenizer`, else as the biLM does; tokens stay as they are."""
+        if not isinstance(text, str):
+            return tuple(text)
         if self.tokenizer is not None:
             return split_function(self.tokenizer)(text).tokens
         sentence = self.elmo.tokenize(text) if self.elmo is not None else tokenize(text)
         return sentence.tokens
 
-    def tokens(self, sentences: Sequence[Sequence[str]], parts: Texts | None = None) -> Tokens:
-        """Index sentences for the network; `parts` as in `TokenIndex.batch`."""
-        return self.index.batch(sentences, parts)
-
     def _parse(self, item: Any) -> Example:
         """Make an example of an item; refuse what is neither text nor tokens."""
-        if isinstance(item, Collection) and not isinstance(item, bytes | Mapping):
-            example = self.parse(item)
-            tokens = [token for text in self.texts(example) for token in text]
-            if all(isinstance(token, str) for token in tokens):
-                return example
-        raise ConfigError(f"{self.name} cannot read {shown(repr(item))}; pass texts or tokens")
+        problem = None
+        try:
+            if not isinstance(item, bytes | Mapping):
+                example = self.parse(item)
+                if all(isinstance(token, str) for text in self.texts(example) for token in text):
+                    return example
+        except ElmoreError:
+            raise
+        except (TypeError, ValueError) as error:
+            problem = error
+        raise ConfigError(
+            f"{self.name} cannot read {shown(repr(item), 80)}; pass {self.takes}"
+        ) from problem
 
     def prepare(self, examples: Sequence[Example]) -> None:
         """Find the recipe, labels and words of a training, and make a network of random weights."""

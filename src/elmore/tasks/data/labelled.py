@@ -9,7 +9,6 @@ import csv
 import io
 import itertools
 import json
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from elmore.base.messages import shown, spreadsheet_safe
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import read_conllu
 from elmore.tasks.data.tags import JOINT, is_tag
-from elmore.tasks.predictions import Classified, Predictor, Tagged
+from elmore.tasks.predictions import Predictor
 from elmore.text.reading import numbered_lines
 from elmore.text.records import Text, column_sentences, data_suffix, json_lines, table_rows
 
@@ -121,9 +120,6 @@ def read_texts(
         text: the column of the texts; None for the usual names.
         label: the column of the labels.
         labelled: whether rows must have labels.
-
-    Raises:
-        InputError: naming the file, line and column at fault.
     """
     if isinstance(data, str | Path) and Path(data).is_dir():
         return _read_folder(Path(data))
@@ -138,8 +134,7 @@ def read_texts(
 
 def _content(row: TableRow, column: str) -> Text:
     """A text, or a list of tokens that is not empty."""
-    tokens = isinstance(row.cells.get(column), list | tuple) and row.texts(column)
-    return tokens or row.text(column)
+    return (_is_list(row.cells.get(column)) and row.texts(column)) or row.text(column)
 
 
 def _read_folder(path: Path) -> list[LabelledText]:
@@ -179,9 +174,6 @@ def read_tokens(
         text: the column of the tokens; None for the usual names.
         label: the column of the tags: a name; for CoNLL columns also a number from 1; for CoNLL-U
             upos, xpos, feats, or two of them with a + between.
-
-    Raises:
-        InputError: naming the file, line and column at fault.
     """
     if isinstance(data, str | Path) and not is_table(data):
         if data_suffix(str(data)) == ".conllu":
@@ -201,7 +193,7 @@ def read_tokens(
             "each row is one token, but no column says of which sentence; add a column called "
             "sentence, or pass lists of tokens"
         )
-    return list(_token_rows(rows, token, tag, number))
+    return _token_rows(rows, token, tag, number)
 
 
 def _is_list(value: Any) -> bool:
@@ -250,26 +242,27 @@ def _token_lists(row: TableRow, first: str, second: str) -> TagExample:
 
 def _token_rows(
     rows: Sequence[TableRow], token: str, tag: str, number: str | None
-) -> Iterator[TagExample]:
+) -> list[TagExample]:
     """Join rows of single tokens: a column numbers the sentences, or blank rows separate them."""
-    sentence: list[TableRow] = []
-    for row in rows:
+    sentences: list[list[TableRow]] = []
+    for k, row in enumerate(rows):
         if number is None:
-            ends = bool(sentence) and row.line > sentence[-1].line + 1
+            starts = not k or row.line > rows[k - 1].line + 1
         else:
             # Some files number only the first token of a sentence.
             own = row.cells.get(number)
-            ends = bool(sentence) and not _is_missing(own) and own != sentence[0].cells.get(number)
-        if ends:
-            yield _joined(sentence, token, tag)
-            sentence = []
-        sentence.append(row)
-    yield _joined(sentence, token, tag)
-
-
-def _joined(rows: Sequence[TableRow], token: str, tag: str) -> TagExample:
-    tokens, tags = (tuple(row.text(name) for row in rows) for name in (token, tag))
-    return TagExample(tokens, tags, rows[0].where)
+            starts = not k or not (_is_missing(own) or own == sentences[-1][0].cells.get(number))
+        if starts:
+            sentences.append([])
+        sentences[-1].append(row)
+    return [
+        TagExample(
+            tuple(row.text(token) for row in sentence),
+            tuple(row.text(tag) for row in sentence),
+            sentence[0].where,
+        )
+        for sentence in sentences
+    ]
 
 
 # --------------------------------------------------------------------- tables
@@ -286,21 +279,19 @@ def table(data: Any) -> Iterator[TableRow]:
     Raises:
         InputError: there is none, or one is not like the others.
     """
-    is_file, rows = isinstance(data, str | Path), _rows(data)
+    is_file = isinstance(data, str | Path)
+    if not is_file:
+        rows = _frame(data)
+    else:
+        start = next((line for _, line in numbered_lines(Path(data)) if line.strip()), "")
+        if data_suffix(str(data)) in _JSON or (not is_table(data) and start.startswith("{")):
+            rows = _json_rows(Path(data))
+        else:
+            rows = _delimited(Path(data))
     first = next(rows, None)
     if first is None:
         raise InputError("there is no row below the header", file=str(data) if is_file else None)
     return itertools.chain([first], rows)
-
-
-def _rows(data: Any) -> Iterator[TableRow]:
-    if not isinstance(data, str | Path):
-        return _frame(data)
-    path, suffix = Path(data), data_suffix(str(data))
-    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
-    if suffix in _JSON or (not is_table(path) and first.startswith("{")):
-        return _json_rows(path)
-    return _delimited(path)
 
 
 def _frame(data: Any) -> Iterator[TableRow]:
@@ -479,47 +470,29 @@ def label_table(
 
     Raises:
         ConfigError: another model or format.
-        InputError: naming the file, line and column at fault.
     """
     tagger = "conll" in model.formats
     if not tagger and model.name != "classify":
         raise ConfigError(f"{model.name} does not read tables; use a tagger or classifier")
     if format not in ("csv", "tsv", "jsonl"):
         raise ConfigError(f"format={format!r}; tables are written as csv, tsv or jsonl")
-    rows = table(source)
+    rows, kept = itertools.tee(table(source))
     first = next(rows)
+    rows = itertools.chain([first], rows)
     column = _find(first, text, (*_TEXT, *_TOKENS) if tagger else _TEXT, "text")
-    kept: deque[TableRow] = deque()
-
-    def texts() -> Iterator[Text]:
-        for row in itertools.chain([first], rows):
-            kept.append(row)
-            yield _content(row, column)
-
     if format != "jsonl":
         added = ("tokens", "tags") if tagger else ("label", "probability")
         yield _line([*first.cells, *(_free_name(name, first.cells) for name in added)], format)
-    for found in model.pipe(texts()):
-        cells = kept.popleft().cells
+    texts = (_content(row, column) for row in rows)
+    for cells, found in zip((row.cells for row in kept), model.pipe(texts), strict=True):
         if format == "jsonl":
             values = found.to_json()
             new = {_free_name(name, first.cells): value for name, value in values.items()}
             yield json.dumps({**cells, **new}, ensure_ascii=False)
         else:
-            own = [
-                value if isinstance(value, str) else _json_cell(value) for value in cells.values()
-            ]
+            own = [_cell(value) for value in cells.values()]
             # Labels come with the model, which may be a stranger's; the table is the user's own.
-            yield _line([*own, *map(spreadsheet_safe, _label_cells(found))], format)
-
-
-def _label_cells(found: Tagged | Classified) -> tuple[str, str]:
-    if isinstance(found, Tagged):
-        return " ".join(found.tokens), " ".join(found.tags)
-    if isinstance(found.label, float):
-        return f"{found.label:g}", ""
-    names = (found.label,) if isinstance(found.label, str) else found.label
-    return ",".join(names), ",".join(f"{found.probabilities[name]:.4f}" for name in names)
+            yield _line([*own, *map(spreadsheet_safe, found.cells())], format)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
@@ -528,8 +501,10 @@ def _free_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def _json_cell(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _line(cells: Sequence[str], format: str) -> str:

@@ -105,8 +105,9 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         """Take a text, or the tokens of one sentence."""
         most = self.recipe.model.max_tokens
         if isinstance(item, str):
-            return ClassifyExample(cut_text(item, self.tokenize, most))
-        return ClassifyExample((tuple(item)[:most],) if item else ())
+            return ClassifyExample(cut_text(item, self.split, most))
+        tokens = self.split(item)[:most]
+        return ClassifyExample((tokens,) if tokens else ())
 
     def texts(self, example: ClassifyExample) -> Sequence[Sequence[str]]:
         return example.sentences
@@ -213,7 +214,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         )
 
     def _scores(self, examples: Sequence[ClassifyExample]) -> Tensor:
-        tokens = self.tokens([e.tokens for e in examples], [e.sentences for e in examples])
+        tokens = self.index.batch([e.tokens for e in examples], [e.sentences for e in examples])
         scores: Tensor = self.network(tokens)
         return scores
 

@@ -77,8 +77,7 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         return read_tokens(data, **self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[TagExample]:
-        tokens = [self.tokenize(item) if isinstance(item, str) else item for item in x]
-        return read_tokens({"tokens": tokens, "tags": y})
+        return read_tokens({"tokens": [self.split(item) for item in x], "tags": y})
 
     def find_kind(self, examples: Sequence[TagExample]) -> str:
         tags = {tag for example in examples for tag in example.tags}
@@ -137,7 +136,7 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
 
     def loss(self, examples: Sequence[TagExample]) -> Tensor:
         """The mean negative log-likelihood of a sentence's tags, or of a token's."""
-        tokens = self.tokens([example.tokens for example in examples])
+        tokens = self.index.batch([example.tokens for example in examples])
         ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
         tags = torch.full_like(tokens.words, -1)  # what cross_entropy ignores below
         for row, example in enumerate(examples):
@@ -164,7 +163,7 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         return tags_from_spans(spans_from_tags(example.tags), len(example.tokens), "BIOUL")
 
     def guess(self, examples: Sequence[TagExample]) -> list[Tagged]:
-        scores = self.network(self.tokens([e.tokens for e in examples])).cpu().numpy()
+        scores = self.network(self.index.batch([e.tokens for e in examples])).cpu().numpy()
         names, steps = self.labels["tags"], None
         if self.marks_spans:
             steps = steps_of(names, "BIOUL", self._crf.transitions.detach().cpu().numpy())

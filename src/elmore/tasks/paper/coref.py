@@ -8,7 +8,7 @@ biLSTM; heads are made of the words' own vectors, as in the authors' later code.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from elmore.base.json import BelowOne, Count, Positive
-from elmore.base.messages import shown
 from elmore.base.optional import require
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
 from elmore.report import Report, Row
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.tags import Span
@@ -84,6 +83,7 @@ class Coref(Task[CorefExample, Clusters]):
     sizes = CorefSizes
     example = CorefExample
     needs = ("scipy.optimize",)
+    takes = "a document as one text, or its sentences as token lists"
 
     def read(self, path: Path) -> list[CorefExample]:
         found = []
@@ -182,7 +182,7 @@ class Coref(Task[CorefExample, Clusters]):
             for sentence, speaker in zip(example.sentences, speakers, strict=True)
             for _ in sentence
         ]
-        tokens = self.tokens(sentences)
+        tokens = self.index.batch(sentences)
         known = any(speaker not in ("-", "_") for speaker in speakers)
         speaking = torch.tensor(of_token, device=tokens.lengths.device)
         ranked: Ranked = self.network(tokens, speaking, known)
@@ -196,18 +196,11 @@ class Coref(Task[CorefExample, Clusters]):
         return Report(name=self.name, metrics=metrics, tables={"measures": rows}, notes=notes)
 
     def parse(self, item: str | Sequence[Sequence[str]]) -> CorefExample:
-        """Take a document: running text, or its sentences as token lists."""
-        if isinstance(item, str):
-            sentences = tuple(self.tokenize(text) for text in split_sentences(item))
-        else:
-            for sentence in item:
-                # Of a string, tuple() would make letters. It may be a token or a sentence: ask.
-                if isinstance(sentence, str) or not isinstance(sentence, Collection):
-                    raise ConfigError(
-                        f"coref found {shown(repr(sentence), 40)} where a sentence's tokens should "
-                        "be; pass a document as one text, or its sentences as token lists"
-                    )
-            sentences = tuple(tuple(sentence) for sentence in item)
+        texts: Any = split_sentences(item) if isinstance(item, str) else item
+        # A string in a list may be a token or a sentence: ask.
+        if not isinstance(item, str) and any(isinstance(sentence, str) for sentence in item):
+            raise TypeError(item)
+        sentences = tuple(self.split(sentence) for sentence in texts)
         return CorefExample(sentences, ("-",) * len(sentences))
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:

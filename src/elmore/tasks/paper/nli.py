@@ -7,7 +7,7 @@ sentence; a second encoder composes the comparisons, which are pooled and classi
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from elmore.base.json import BelowOne, Count
 from elmore.base.messages import shown
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
 from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
@@ -74,6 +74,7 @@ class Nli(Task[NliExample, str]):
     sizes = NliSizes
     example = NliExample
     needs = ("sklearn.metrics",)
+    takes = "a pair (premise, hypothesis) of texts or token lists"
 
     def read(self, path: Path) -> list[NliExample]:
         found = list(read_pairs(path))
@@ -103,8 +104,8 @@ class Nli(Task[NliExample, str]):
         return [LABELS[int(label)] for label in self._scores(examples).argmax(1)]
 
     def _scores(self, examples: Sequence[NliExample]) -> Tensor:
-        premises = self.tokens([example.premise for example in examples])
-        hypotheses = self.tokens([example.hypothesis for example in examples])
+        premises = self.index.batch([example.premise for example in examples])
+        hypotheses = self.index.batch([example.hypothesis for example in examples])
         scores: Tensor = self.network(premises, hypotheses)
         return scores
 
@@ -113,14 +114,9 @@ class Nli(Task[NliExample, str]):
         return Report(name=self.name, metrics=metrics, tables={"classes": rows})
 
     def parse(self, item: Sequence[Any]) -> NliExample:
-        """Take a pair (premise, hypothesis) of texts or of token lists."""
-        if isinstance(item, str) or len(item) != 2:
-            raise ConfigError("nli predicts on pairs; pass (premise, hypothesis)")
-        if not all(isinstance(text, Collection) for text in item):
-            raise ConfigError("nli reads texts or token lists; pass (premise, hypothesis)")
-        premise, hypothesis = (
-            self.tokenize(text) if isinstance(text, str) else tuple(text) for text in item
-        )
+        if isinstance(item, str):
+            raise TypeError(item)
+        premise, hypothesis = map(self.split, item)
         return NliExample(premise, hypothesis)
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from elmore.base.io import open_text
 from elmore.base.json import BelowOne, Count, parse_json
-from elmore.errors import ConfigError, FormatError, InputError
+from elmore.errors import FormatError, InputError
 from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs
 from elmore.tasks.layers.encoders import (
@@ -114,6 +114,7 @@ class Qa(Task[QaExample, str]):
     metric = "f1"
     sizes = QaSizes
     example = QaExample
+    takes = "a pair (question, paragraph) of texts"
     left_out = "longer than data.max_length or without an answer at its place in the text"
 
     def read(self, path: Path) -> list[QaExample]:
@@ -162,11 +163,11 @@ class Qa(Task[QaExample, str]):
         return found
 
     def _scores(self, examples: Sequence[QaExample]) -> tuple[Tensor, Tensor, Tensor]:
-        paragraphs = self.tokens(
+        paragraphs = self.index.batch(
             [example.paragraph.tokens for example in examples],
             [self._parts(example.paragraph) for example in examples],
         )
-        questions = self.tokens([example.question for example in examples])
+        questions = self.index.batch([example.question for example in examples])
         start, end = self.network(paragraphs, questions)
         return start, end, paragraphs.lengths
 
@@ -180,10 +181,10 @@ class Qa(Task[QaExample, str]):
         return Report(name=self.name, metrics=scores, notes=notes if without else [])
 
     def parse(self, item: Sequence[str]) -> QaExample:
-        """Take a pair (question, paragraph) of texts."""
-        if isinstance(item, str) or len(item) != 2 or not all(isinstance(x, str) for x in item):
-            raise ConfigError("qa predicts on pairs of texts; pass (question, paragraph)")
-        return QaExample(split_paragraph(item[1]), self.tokenize(item[0]))
+        question, paragraph = item
+        if isinstance(item, str) or not all(isinstance(text, str) for text in item):
+            raise TypeError(item)
+        return QaExample(split_paragraph(paragraph), self.split(question))
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
         return split_pairs(lines, file, "question TAB paragraph")

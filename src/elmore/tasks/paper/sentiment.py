@@ -126,7 +126,7 @@ class Sentiment(Task[SentimentExample, int]):
         return [int(label) for label in self._scores(examples).argmax(1)]
 
     def _scores(self, examples: Sequence[SentimentExample]) -> Tensor:
-        scores: Tensor = self.network(self.tokens([example.tokens for example in examples]))
+        scores: Tensor = self.network(self.index.batch([example.tokens for example in examples]))
         return scores
 
     def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Report:

@@ -7,7 +7,7 @@ token it is; tags are IOB2, chosen by Viterbi over log-probabilities under the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,6 +82,7 @@ class Srl(Task[SrlExample, Frames]):
     sizes = SrlSizes
     example = SrlExample
     needs = ("seqeval.metrics",)
+    takes = "a sentence, its tokens, or (tokens, [places of predicates])"
 
     def read(self, path: Path) -> list[SrlExample]:
         found = [
@@ -151,7 +152,7 @@ class Srl(Task[SrlExample, Frames]):
         `max_tokens`, but at least one predicate; None for one part.
         """
         network: Any = self.network
-        tokens = self.tokens([example.tokens for example in examples])
+        tokens = self.index.batch([example.tokens for example in examples])
         time, device = tokens.words.shape[1], tokens.lengths.device
         x, elmo = network.features(tokens)
         rows = [row for row, example in enumerate(examples) for _ in example.predicates]
@@ -172,13 +173,20 @@ class Srl(Task[SrlExample, Frames]):
         return Report(name=self.name, metrics=metrics, tables={"roles": rows})
 
     def parse(self, item: Any) -> SrlExample:
-        """Take a sentence, its tokens, or (tokens, [places of the predicates])."""
         if len(item) == 2 and not all(isinstance(part, str) for part in item):
-            return _with_places(*item)
-        tokens = super().parse(item).tokens
-        known = set(self.labels["predicates"])
-        places = [place for place, token in enumerate(tokens) if str(token).lower() in known]
-        return SrlExample(tokens, tuple(Predicate(place, ()) for place in places))
+            tokens, places = item
+            if isinstance(tokens, str):
+                raise TypeError(item)
+            for place in places:
+                if place not in range(len(tokens)):
+                    raise ConfigError(
+                        f"srl has no token at place {place!r} of a sentence of {len(tokens)} "
+                        "tokens; count from 0"
+                    )
+        else:
+            tokens, known = self.split(item), self.labels["predicates"]
+            places = [k for k, token in enumerate(tokens) if str(token).lower() in known]
+        return SrlExample(tuple(tokens), tuple(Predicate(int(place), ()) for place in places))
 
     def show(self, example: SrlExample, found: Frames, *, colour: bool) -> str:
         if not found:
@@ -193,20 +201,6 @@ class Srl(Task[SrlExample, Frames]):
                 for predicate, frame in zip(example.predicates, found, strict=True)
             ],
         }
-
-
-def _with_places(tokens: Any, places: Any) -> SrlExample:
-    if isinstance(tokens, str) or not all(isinstance(x, Collection) for x in (tokens, places)):
-        raise ConfigError(
-            "srl takes (tokens, [places of predicates]); pass e.g. (['She', 'sold', 'it'], [1])"
-        )
-    for place in places:
-        if place not in range(len(tokens)):
-            raise ConfigError(
-                f"srl has no token at place {place!r} of a sentence of {len(tokens)} tokens; "
-                "count from 0"
-            )
-    return SrlExample(tuple(tokens), tuple(Predicate(int(place), ()) for place in places))
 
 
 def role_scores(
