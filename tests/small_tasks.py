@@ -159,8 +159,6 @@ SIZES = {
 }
 NAMES = tuple(folder.TASKS)
 task_class: Any = folder.task_class
-# What counts as learned by heart.
-PERFECT = dict.fromkeys(NAMES, 100.0)
 
 
 def quick_recipe(name: str, **changes: str) -> TaskRecipe:

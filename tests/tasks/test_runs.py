@@ -103,27 +103,40 @@ def test_a_score_of_zero_is_waited_out(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-    make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
-    with pytest.raises(ResumeError, match="--resume"):
-        make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
-    with pytest.raises(ResumeError, match="seed"):
-        make("sentiment", seed=1, schedule__epochs="1").fit(data, out=tmp_path / "run", resume=True)
-    with pytest.raises(ResumeError, match=r"model\.dim=20, not 8"):
-        make("sentiment", model__dim="8").fit(data, out=tmp_path / "run", resume=True)
-
-
-def test_development_data_stay_the_same_in_a_run(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
+    data, out = write_data("sentiment", tmp_path), tmp_path / "run"
     other = tmp_path / "other.txt"
     other.write_text(data.read_text().split("\n")[0] + "\n")
-    make("sentiment", schedule__epochs="1").fit(data, dev=data, out=tmp_path / "run")
-    for dev in (None, other):  # else the best weights of the first look would stay for ever
-        longer = make("sentiment", schedule__epochs="5")
-        with pytest.raises(ResumeError, match="with other development data"):
-            longer.fit(data, dev=dev, out=tmp_path / "run", resume=True)
-    with pytest.raises(ResumeError, match=r"finished run, which cannot .* schedule\.epochs"):
-        longer.fit(data, dev=data, out=tmp_path / "run", resume=True)
+    make("sentiment", schedule__epochs="1").fit(data, dev=data, out=out)
+    with pytest.raises(ResumeError, match="--resume"):
+        make("sentiment", schedule__epochs="1").fit(data, dev=data, out=out)
+    for changes, dev, message in (
+        ({"seed": 1, "schedule__epochs": "1"}, data, "seed"),
+        ({"model__dim": "8"}, data, r"model\.dim=20, not 8"),
+        # Else the best weights of the first evaluation would stay for ever.
+        ({"schedule__epochs": "5"}, None, "with other development data"),
+        ({"schedule__epochs": "5"}, other, "with other development data"),
+        ({"schedule__epochs": "5"}, data, r"finished run, which cannot .* schedule\.epochs"),
+    ):
+        with pytest.raises(ResumeError, match=message):
+            make("sentiment", **changes).fit(data, dev=dev, out=out, resume=True)
+
+
+def test_several_seeds_are_summed_up() -> None:
+    reports = {}
+    for seed, score in ((0, 40.0), (1, 60.0)):
+        rows = [{"examples": 8, "f1": score, "baseline": 10.0}]
+        rows += [{"examples": 4, "f1": 20.0, "baseline": 5.0}] if seed else []
+        notes = ["of all", *(["of one"] if seed else [])]
+        tables = {"learning curve": rows}
+        reports[seed] = Report(name="tag", metrics={"f1": score}, tables=tables, notes=notes)
+    report = over_seeds(reports)
+    assert report.metrics == {"f1": 50.0, "f1 sd": pytest.approx(200**0.5)}
+    assert [row["seed"] for row in report.tables["seeds"]] == [0, 1, "mean", "sd"]
+    assert report.notes == ["of all", "seed 1: of one"]
+    assert report.tables["learning curve"] == [
+        {"examples": 4, "f1": 20.0, "baseline": 5.0},
+        {"examples": 8, "f1": 50.0, "baseline": 10.0},
+    ]
 
 
 def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
@@ -145,38 +158,6 @@ def test_global_random_state_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_mean_and_deviation_over_seeds() -> None:
-    scores = {0: 90.0, 1: 92.0, 2: 94.0}
-    report = over_seeds({s: Report(name="x", metrics={"f1": f1}) for s, f1 in scores.items()})
-    assert report.metrics == {"f1": 92.0, "f1 sd": 2.0}
-    assert [row["seed"] for row in report.tables["seeds"]] == [0, 1, 2, "mean", "sd"]
-    said = {0: ["of all"], 1: ["of all", "of one"]}
-    noted = over_seeds({s: Report(name="x", metrics={}, notes=n) for s, n in said.items()})
-    assert noted.notes == ["of all", "seed 1: of one"]
-
-
-def test_learning_curves_of_several_seeds() -> None:
-    reports = {}
-    for seed, score in ((0, 40.0), (1, 60.0)):
-        rows = [{"examples": 8, "f1": score, "baseline": 10.0}]
-        rows += [{"examples": 4, "f1": 20.0, "baseline": 5.0}] if seed else []
-        reports[seed] = Report(name="tag", metrics={}, tables={"learning curve": rows})
-    assert over_seeds(reports).tables["learning curve"] == [
-        {"examples": 4, "f1": 20.0, "baseline": 5.0},
-        {"examples": 8, "f1": 50.0, "baseline": 10.0},
-    ]
-
-
-def test_looks_may_be_epochs_apart(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-    task = make("sentiment", schedule__epochs="5")
-    report = task.fit(data, dev=data, evaluate_epochs=2)
-    assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [2, 4, 5]
-    assert report.measured_on["epochs"] == 5
-    with pytest.raises(ConfigError, match="evaluate_epochs=0"):
-        task.fit(data, dev=data, evaluate_epochs=0)
-
-
 def test_few_examples_are_trained_on_for_a_fixed_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,22 +170,11 @@ def test_few_examples_are_trained_on_for_a_fixed_time(
     report = task.fit(data, dev=data, progress=True)
     assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [7]
     assert "epoch 7: accuracy " in capsys.readouterr().err
-    often = make("classify", schedule__epochs="7", schedule__patience="1")
-    report = often.fit(data, dev=data, evaluate_epochs=1)
-    assert report.tables["accuracy by epoch"][0]["epoch"] == 1
-
-
-def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rate that destroys everything later must not touch what did best."""
-    data = write_data("sentiment", tmp_path)
-    task = make("sentiment", schedule__epochs="30")
-    report = task.fit(data, dev=data)
-    looks = [row["accuracy"] for row in report.tables["accuracy by epoch"]]
-    assert max(looks) == report.metrics["accuracy"]
-    assert looks.index(max(looks)) + 1 == report.measured_on["best epoch"]
-    patient = make("sentiment", schedule__epochs="30", schedule__patience="2")
-    stopped = patient.fit(data, dev=data).measured_on
-    assert stopped["epochs"] == stopped["best epoch"] + 2 or stopped["epochs"] == 30
+    often = make("classify", schedule__epochs="5")
+    report = often.fit(data, dev=data, evaluate_epochs=2)
+    assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [2, 4, 5]
+    with pytest.raises(ConfigError, match="evaluate_epochs=0"):
+        task.fit(data, dev=data, evaluate_epochs=0)
 
 
 def test_reports_say_what_was_trained(tmp_path: Path) -> None:

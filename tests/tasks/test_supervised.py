@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_tasks import NAMES, PERFECT, make, quick_recipe, task_class, write_data
+from small_tasks import NAMES, make, quick_recipe, task_class, write_data
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.report import Report
-from elmore.tasks import QaExample, SentimentExample
+from elmore.tasks import SentimentExample
 from elmore.text.word_vectors import WordVectors
 
 Trained = tuple[Any, Path, Report]
@@ -66,7 +66,7 @@ ODD = {
 @pytest.mark.parametrize("name", NAMES)
 def test_eight_examples_are_learned_by_heart(name: str, knows: Knows) -> None:
     task, folder, report = knows(name)
-    assert report.metrics[task.metric] == pytest.approx(PERFECT[name])
+    assert report.metrics[task.metric] == pytest.approx(100.0)
     again = task.evaluate(folder / f"{name}.data")
     assert again.metrics == report.metrics
 
@@ -193,18 +193,6 @@ def test_a_strong_penalty_keeps_the_mix_equal(tiny_elmo: Elmo, tmp_path: Path) -
         return float(task.network.features.elmo.mixes[0].weights.detach().abs().max())
 
     assert spread("10.0") < 0.3 * spread("0.0")
-
-
-def test_without_elmo_nothing_of_it_is_there(tmp_path: Path) -> None:
-    data = write_data("ner", tmp_path)
-    task = make("ner", schedule__epochs="1")
-    report = task.fit(data, dev=data)
-    assert "mix" not in report.tables
-    task.save(tmp_path / "saved")
-    assert not (tmp_path / "saved" / "elmo").exists()
-    loaded = task_class("ner").load(tmp_path / "saved")
-    assert loaded.elmo is None
-    assert loaded.predict(["Ada lives"]) == task.predict(["Ada lives"])
 
 
 def test_frozen_layers_are_computed_once(tiny_elmo: Elmo, tmp_path: Path) -> None:
@@ -380,14 +368,11 @@ def damaged(folder: Path, place: Path, **changes: Any) -> Path:
     ("name", "changes", "message"),
     [
         ("sentiment", {"format": "x"}, "does not belong to a trained task"),
-        ("sentiment", {"version": 99}, "upgrade elmore"),
         ("sentiment", {"recipe": {}}, "model is missing"),
-        ("ner", {"labels": {}}, "has labels that are none of ner's"),
         ("ner", {"labels": {"tags": ["O", 3]}}, "has labels that are none of ner's"),
         ("srl", {"labels": {"tags": ["O"], "predicates": 3}}, "none of srl's"),
         ("sentiment", {"labels": {"classes": []}}, "none of sentiment's"),
         ("ner", {"labels": []}, "labels=[]; use an object"),
-        ("ner", {"recipe": None}, "recipe is missing"),
         ("ner", {"task": ["ner"]}, "task=['ner']; use a string"),
     ],
 )
@@ -416,12 +401,3 @@ def test_a_gigantic_size_takes_no_memory(
     place = damaged(folder, tmp_path / "x", recipe=recipe)
     with pytest.raises(ElmoreError, match=r"restore it|number <= 64"):
         task_class(name).load(place, elmo=task.elmo)
-
-
-def test_questions_without_an_answer_are_named(knows: Knows) -> None:
-    task, folder, _ = knows("qa")
-    (first, *_) = task.examples(folder / "qa.data")
-    report = task.evaluate([first, QaExample(first.paragraph, first.question)])
-    assert report.metrics["f1"] == pytest.approx(50)
-    assert report.notes == ["questions without a right answer in the file, which score 0: 1"]
-    assert not task.evaluate([first]).notes
