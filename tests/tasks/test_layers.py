@@ -25,10 +25,10 @@ from elmore.tasks.layers.encoders import (
     masked_mean,
     masked_softmax,
 )
-from elmore.tasks.layers.features import SpellingCnn, TokenFeatures, Tokens, WordTable
+from elmore.tasks.layers.features import SpellingCnn, WordTable
 from elmore.tasks.paper.coref import SpanScorer, SpanVectors, distance_buckets, prune
 from elmore.tasks.predictions import Steps, best_path, steps_of
-from elmore.tasks.recipe import CharactersRecipe, TaskRecipe
+from elmore.tasks.recipe import CharactersRecipe
 
 LENGTHS = torch.tensor([3, 0, 5, 1])
 
@@ -247,25 +247,6 @@ def test_a_words_spelling_does_not_depend_on_its_neighbours() -> None:
     torch.testing.assert_close(cnn(short)[0], cnn(long)[0])
     assert cnn(short).shape == (1, 9)
     assert cnn(torch.zeros(1, 1, dtype=torch.long)).tolist() == [[0] * 9]
-
-
-def test_features_in_their_order() -> None:
-    recipe = TaskRecipe(characters=CharactersRecipe(filters=((1, 3),), dim=2), model=None)
-    vectors = np.ones((1, 2), np.float32), np.zeros((0, 2), np.float32)
-    features = TokenFeatures(recipe, None, vectors)
-    tokens = Tokens(
-        lengths=torch.tensor([1]),
-        mask=torch.tensor([[True, False]]),
-        words=torch.tensor([[2, 0]]),
-        spellings=torch.tensor([[5]]),
-        spelled=torch.tensor([[0, 0]]),
-    )
-    x, above = features(tokens)
-    assert features.dim == 5
-    assert x[0, 0, :2].tolist() == [1, 1]
-    assert x[0, 1].tolist() == [0] * 5  # padding
-    assert above.shape == (1, 2, 0)
-    assert features.penalty(0.1) == 0
 
 
 def test_distances_are_bucketed() -> None:

@@ -106,19 +106,6 @@ def test_the_first_of_equal_answers_is_taken() -> None:
     assert task.guess(examples) == [*expected[:4], ""]
 
 
-def test_answers_are_cut_out_of_the_text(tmp_path: Path) -> None:
-    task = fitted("qa", tmp_path)
-    text = "It cost $1,000  (in 1999)."
-    paragraph = split_paragraph(text)
-    n = len(paragraph.tokens)
-    start, end = torch.zeros(1, n), torch.zeros(1, n)
-    start[0, 2], end[0, n - 2] = 9, 9
-    task._scores = lambda examples: (start, end, torch.tensor([n]))
-    (answer,) = task.guess([task.parse(("x", text))])
-    assert answer in text
-    assert answer == "$1,000  (in 1999)"
-
-
 def test_predicates_of_plain_text(tmp_path: Path) -> None:
     task = fitted("srl", tmp_path)
     assert "sold" in task.labels["predicates"]

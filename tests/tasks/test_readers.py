@@ -207,10 +207,14 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("coref", row("a", f"({'9' * 5000})"), "999)' is not a cluster"),
         ("coref", "", "there is no document"),
         ("qa", "{", "not valid JSON"),
-        ("qa", "{}", ".data is not a list"),
-        ("qa", '{"data": [{}]}', "data[0].paragraphs is not a list"),
-        ("qa", SQUAD % "{}", "data[0].paragraphs[0].qas[0].answers is not a list"),
-        ("qa", SQUAD % '{"answers": [{"text": 1}]}', "qas[0].text is not a text"),
+        ("qa", "{}", "Object missing required field `data`"),
+        ("qa", '{"data": [{}]}', "missing required field `paragraphs` - at `$.data[0]`"),
+        ("qa", SQUAD % "{}", "field `id` - at `$.data[0].paragraphs[0].qas[0]`"),
+        (
+            "qa",
+            SQUAD % '{"id": 1}',
+            "got `int` - at `$.data[0].paragraphs[0].qas[0].id`",
+        ),
         ("qa", SQUAD % "", "there is no question"),
     ],
 )

@@ -441,17 +441,16 @@ def over_seeds(reports: Mapping[int, Report]) -> Report:
     the table has every seed.
     """
     first = next(iter(reports.values()))
-    columns = {name: [r.metrics[name] for r in reports.values()] for name in first.metrics}
-    means = {name: statistics.fmean(values) for name, values in columns.items()}
-    sds = {name: statistics.stdev(v) if len(v) > 1 else 0.0 for name, v in columns.items()}
     rows: list[Row] = [{"seed": seed, **report.metrics} for seed, report in reports.items()]
-    rows += [{"seed": "mean", **means}, {"seed": "sd", **sds}]
     metrics: dict[str, float] = {}
-    for name in means:
-        metrics |= {name: means[name], f"{name} sd": sds[name]}
+    for name in first.metrics:
+        values = [report.metrics[name] for report in reports.values()]
+        metrics[name] = statistics.fmean(values)
+        metrics[f"{name} sd"] = statistics.stdev(values) if len(values) > 1 else 0.0
+    rows.append({"seed": "mean", **{name: metrics[name] for name in first.metrics}})
+    rows.append({"seed": "sd", **{name: metrics[f"{name} sd"] for name in first.metrics}})
     curves: dict[Any, list[Any]] = {}
-    # Notes that all seeds share once, the others with their seed.
-    notes: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}  # with the seeds that have them
     for seed, report in reports.items():
         for row in report.tables.get("learning curve", ()):
             curves.setdefault(row["examples"], []).append(row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import re
@@ -90,10 +91,8 @@ def write_task(
 ) -> None:
     """Write a folder, complete or not at all, with the biLM inside unless that is None."""
 
-    def may_replace(place: Path) -> bool:
-        return _FORMAT.owns(place, FACTS, (_MODEL, _WORDS, _ELMO))
-
-    with atomic_folder(path, overwrite=overwrite, looks_ours=may_replace) as place:
+    ours = functools.partial(_FORMAT.owns, manifest=FACTS, more=(_MODEL, _WORDS, _ELMO))
+    with atomic_folder(path, overwrite=overwrite, looks_ours=ours) as place:
         write_safetensors(place / _MODEL, content.weights, {"task": content.task})
         lines = [f"{word}\n" for word in content.words or ()]
         (place / _WORDS).write_bytes("".join(lines).encode("utf-8"))
@@ -111,11 +110,7 @@ def write_task(
 
 
 def read_task(path: str | Path) -> TrainedTask:
-    """Read a folder, or the trained model of a run.
-
-    Raises:
-        FormatError: not the folder of a task, or damaged.
-    """
+    """Read a folder, or the trained model of a run; FormatError if it is neither, or damaged."""
     place = find_task(path)
     if place is None:
         raise FormatError(

@@ -114,18 +114,12 @@ class Predictor(ABC, Generic[Example, Prediction]):
 
 @dataclass(frozen=True)
 class Tagged:
-    """A sentence and its tags.
-
-    Attributes:
-        tokens: of the sentence.
-        tags: one per token; IOB2 where they mark spans.
-        spans: what the tags mark, or nothing.
-        probabilities: how likely each tag is, by the model.
-    """
+    """A sentence and its tags."""
 
     tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    spans: tuple[Span, ...] = ()
+    tags: tuple[str, ...]  # one per token; IOB2 where they mark spans
+    spans: tuple[Span, ...] = ()  # what the tags mark, or nothing
+    # how likely each tag is, by the model
     probabilities: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -147,14 +141,10 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Classified:
-    """What a text was classified as.
-
-    Attributes:
-        label: a label, a tuple of labels, or a number.
-        probabilities: of each label, by the model; none for a number.
-    """
+    """What a text was classified as: a label, several labels, or a number."""
 
     label: str | tuple[str, ...] | float
+    # of each label, by the model; none for a number
     probabilities: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:

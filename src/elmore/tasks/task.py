@@ -372,10 +372,9 @@ class Task(Predictor[Example, Prediction]):
         features = self.network.features
         if features.elmo is None or not features.elmo.mixes:
             return []
-        places = {"input": features.elmo_input, "output": features.elmo_output}
+        places = ["input"] * features.elmo_input + ["output"] * features.elmo_output
         rows: list[Row] = []
-        used = (place for place, there in places.items() if there)
-        for place, mix in zip(used, features.elmo.mixes, strict=True):
+        for place, mix in zip(places, features.elmo.mixes, strict=True):
             scores, gamma = (weight.detach() for weight in mix.parameters())
             shares = enumerate(torch.softmax(scores, 0).tolist(), features.elmo.first)
             named = {f"layer {k}": share for k, share in shares}
@@ -384,17 +383,14 @@ class Task(Predictor[Example, Prediction]):
 
     def about(self) -> dict[str, Any]:
         """What reports say about the recipe and the biLM."""
-        changed = []
+        changed: list[str] = []
         # Of a recipe of the user's own there is nothing to compare with.
         with contextlib.suppress(ConfigError):
             shipped = TaskRecipe.load(self.recipe.name, self.name, self.sizes).to_json()
-            changed = [
-                f"{section}.{key}={json.dumps(value)}"
-                for section, values in self.recipe.to_json().items()
-                if isinstance(values, dict)
-                for key, value in values.items()
-                if value != shipped[section][key]
-            ]
+            own = {k: v for k, v in self.recipe.to_json().items() if isinstance(v, dict)}
+            for section, values in own.items():
+                odd = (key for key in values if values[key] != shipped[section][key])
+                changed += [f"{section}.{key}={json.dumps(values[key])}" for key in odd]
         return {
             "recipe": self.recipe.name,
             "settings": changed or None,

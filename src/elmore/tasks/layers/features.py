@@ -119,10 +119,10 @@ class ElmoMixes(nn.Module):
 
     def __init__(self, n_layers: int, dim: int, recipe: ElmoRecipe) -> None:
         super().__init__()
-        self.top, each = recipe.layers == "top", recipe.layers == "each"
+        each = recipe.layers == "each"
         self.places = recipe.input + recipe.output
         self.dim = dim * n_layers if each else dim
-        self.first = n_layers - 1 if self.top else 0  # the number of the first layer that is mixed
+        self.first = n_layers - 1 if recipe.layers == "top" else 0  # the first layer that is mixed
         self.mixes = nn.ModuleList(
             ScalarMix(n_layers - self.first, layer_norm=recipe.layer_norm)
             for _ in range(0 if each else self.places)
@@ -293,7 +293,9 @@ class LiveLayers:
         """The layers of texts, (layers, batch, time, dim)."""
         elmo = self.cache.elmo
         convention = elmo.checkpoint.tokenizer
-        read = [respell(part, convention) for text in texts for part in text] or [()]
+        read = [respell(part, convention) for text in texts for part in text]
+        if not any(read):
+            return torch.zeros(elmo.n_layers, len(texts), time, elmo.dim)
         longest = max(map(len, read))
         places = torch.zeros(len(texts), time, dtype=torch.long)  # among those of `read`
         number = 0

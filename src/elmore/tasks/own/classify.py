@@ -166,31 +166,20 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         self, examples: Sequence[ClassifyExample]
     ) -> tuple[list[ClassifyExample], list[ClassifyExample], str]:
         """Labels are held out in proportion; numbers and sets of labels at random."""
-        single = self.kind == "label"
-
-        def key(example: ClassifyExample) -> str:
-            return str(example.label) if single else ""
-
-        train, held_out = split_held_out(examples, key, seed=self.seed)
-        if self.kind == "labels":
-            train, held_out = self._with_all_labels(train, held_out)
-        return train, held_out, "stratified" if single else "at random"
-
-    def _with_all_labels(
-        self, train: list[ClassifyExample], held_out: list[ClassifyExample]
-    ) -> tuple[list[ClassifyExample], list[ClassifyExample]]:
-        """Learn from held-out examples with a label that no other training example has."""
-        separator = self.separator
-        known = {name for e in train for name in split_labels(e.label, separator)}
-        kept = []
+        if self.kind == "label":
+            parts = split_held_out(examples, lambda e: str(e.label), seed=self.seed)
+            return *parts, "stratified"
+        train, held_out = split_held_out(examples, lambda _: "", seed=self.seed)
+        if self.kind == "number":
+            return train, held_out, "at random"
+        # What has a label that no other training example has is learned from.
+        known = {name for e in train for name in split_labels(e.label, self.separator)}
+        kept: list[ClassifyExample] = []
         for example in held_out:
-            names = set(split_labels(example.label, separator))
-            if names <= known:
-                kept.append(example)
-            else:
-                known |= names
-                train.append(example)
-        return train, kept
+            names = split_labels(example.label, self.separator)
+            (kept if known.issuperset(names) else train).append(example)
+            known.update(names)
+        return train, kept, "at random"
 
     # ------------------------------------------------------------------- network
 

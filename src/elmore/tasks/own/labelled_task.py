@@ -85,10 +85,6 @@ class LabelledTask(Task[Example, Prediction]):
         """Examples from lists of items and labels."""
 
     @abstractmethod
-    def read(self, data: Any) -> list[Example]:
-        """Examples from a file, a folder, a data frame or a dataset."""
-
-    @abstractmethod
     def label_counts(self, examples: Iterable[Example]) -> Counter[str]:
         """How often each label occurs."""
 
@@ -116,9 +112,9 @@ class LabelledTask(Task[Example, Prediction]):
             if len(x) != len(y):
                 raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
             return self.from_lists(x, y)
-        table = hasattr(data, "columns") or hasattr(data, "column_names")
-        if table or isinstance(data, Mapping):
-            return self.read(data)
+        table: Any = data  # of which `read` of these tasks takes any kind, not files alone
+        if isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names"):
+            return self.read(table)
         if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str | Path):
             return self.examples(*data)
         return super().examples(data)
@@ -283,17 +279,9 @@ class LightNetwork(Network):
     biLSTM, all of its sentence, and is scored. A text is pooled before: the maximum, the mean and a
     learned average of its tokens.
 
-    Args:
-        features: of a token.
-        hidden: size of both layers, of each direction in a biLSTM.
-        dropout: before each layer; with a biLSTM on the features, one mask per sentence, and before
-            the scores.
-        outputs: scores of a token, or of a text.
-        lstm: whether the second layer is a biLSTM.
-        crf: whether tags are scored by a CRF.
-        pooled: whether texts are scored.
-        bag: whether each training word adds scores of its own to a text, at any position. What the
-            biLM says of rare words is vague, so small data gains: with 1,000 reviews two points.
+    Dropout is before each layer; with a biLSTM on the features, one mask per sentence, and before
+    the scores. With a `bag`, each training word adds scores of its own to a text, at any position.
+    What the biLM says of rare words is vague, so small data gains: with 1,000 reviews two points.
     """
 
     def __init__(

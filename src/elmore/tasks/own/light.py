@@ -98,8 +98,8 @@ class _Network:
             n_fixed = len(content.words) - n_trained
             self._table = np.concatenate([*parts, take("features.words.fixed", n_fixed, columns)])
             width += columns
-        if "word_scores" in weights:
-            self._bag = take("word_scores", n_trained + 2, outputs)
+            if "word_scores" in weights:
+                self._bag = take("word_scores", n_trained + 2, outputs)
         self._hidden = hidden = size("project.bias")
         self._project = layer("project", hidden, width)
         read, self._lstm = hidden, []
@@ -116,11 +116,11 @@ class _Network:
                     Matrix(Stored(state, None), gates=True),
                 )
                 self._lstm.append((Matrix(Stored(inputs, None)), bias, gates))
-        if "pooling.score.weight" in weights:
+        if content.task == "classify":
             self._pooling = take("pooling.score.weight", 1, read)[0], take("pooling.score.bias", 1)
             read *= 3
         self._output = layer("output", outputs, read)
-        if "crf.transitions" in weights:
+        if content.labels["kind"] == "spans":
             self.transitions = take("crf.transitions", outputs, outputs)
 
     def _read_window(self, x: Array) -> Array:

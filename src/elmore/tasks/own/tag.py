@@ -28,7 +28,6 @@ from elmore.tasks.data.tags import (
     tagger_labels_fit,
     tags_from_spans,
 )
-from elmore.tasks.layers.encoders import Crf
 from elmore.tasks.layers.features import Network, TokenFeatures
 from elmore.tasks.own.labelled_task import LabelledTask, LightNetwork, mistake_tables, refuse_single
 from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
@@ -142,19 +141,15 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         for row, example in enumerate(examples):
             names = self._names(example)
             tags[row, : len(names)] = torch.tensor([ids[n] for n in names], dtype=torch.long)
-        scores: Tensor = self.network(tokens)
+        network: Any = self.network
+        scores: Tensor = network(tokens)
         if self.marks_spans:
-            likelihood: Tensor = self._crf(scores, tags.clamp(min=0), tokens.lengths)
+            likelihood: Tensor = network.crf(scores, tags.clamp(min=0), tokens.lengths)
             return -likelihood.mean()
         sums = nn.functional.cross_entropy(
             scores.flatten(0, 1), tags.flatten(), ignore_index=-1, reduction="sum"
         )
         return sums / tokens.mask.sum().clamp(min=1)
-
-    @property
-    def _crf(self) -> Crf:
-        found: Crf = self.network.crf  # type: ignore[assignment]  # where tags mark spans
-        return found
 
     def _names(self, example: TagExample) -> Sequence[str]:
         """The tags that the network learns."""
@@ -163,10 +158,11 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         return tags_from_spans(spans_from_tags(example.tags), len(example.tokens), "BIOUL")
 
     def guess(self, examples: Sequence[TagExample]) -> list[Tagged]:
-        scores = self.network(self.index.batch([e.tokens for e in examples])).cpu().numpy()
+        network: Any = self.network
+        scores = network(self.index.batch([e.tokens for e in examples])).cpu().numpy()
         names, steps = self.labels["tags"], None
         if self.marks_spans:
-            steps = steps_of(names, "BIOUL", self._crf.transitions.detach().cpu().numpy())
+            steps = steps_of(names, "BIOUL", network.crf.transitions.detach().cpu().numpy())
         return [
             tagged(example.tokens, scores[row, : len(example.tokens)], names, steps)
             for row, example in enumerate(examples)

@@ -39,17 +39,11 @@ Cluster = frozenset[Hashable]
 
 @dataclass(frozen=True)
 class CorefExample:
-    """A document.
+    """A document."""
 
-    Attributes:
-        sentences: token lists.
-        speakers: of each sentence.
-        clusters: mentions that mean the same.
-    """
-
-    sentences: tuple[tuple[str, ...], ...]
-    speakers: tuple[str, ...] = ()
-    clusters: Clusters = ()
+    sentences: tuple[tuple[str, ...], ...]  # their tokens
+    speakers: tuple[str, ...] = ()  # of each sentence
+    clusters: Clusters = ()  # mentions that mean the same
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from elmore.base.io import open_text
 from elmore.base.json import BelowOne, Count, parse_json
+from elmore.base.messages import shown
 from elmore.errors import FormatError, InputError
 from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs
@@ -70,21 +72,13 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class QaExample:
-    """A question on a paragraph.
+    """A question on a paragraph."""
 
-    Attributes:
-        paragraph: where the answer is sought.
-        question: its tokens.
-        answers: texts that count as right.
-        span: first and last token of the answer to learn, or None.
-        id: name of the question.
-    """
-
-    paragraph: Paragraph
-    question: tuple[str, ...]
-    answers: tuple[str, ...] = ()
-    span: tuple[int, int] | None = None
-    id: str = ""
+    paragraph: Paragraph  # where the answer is sought
+    question: tuple[str, ...]  # its tokens
+    answers: tuple[str, ...] = ()  # texts that count as right
+    span: tuple[int, int] | None = None  # first and last token of the answer to learn
+    id: str = ""  # name of the question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +186,8 @@ class Qa(Task[QaExample, str]):
     def show(self, example: QaExample, found: str, *, colour: bool) -> str:
         question = mark_spans(example.question, (), colour=False)
         answer = " ".join(found.split()) or "(none)"
-        shown = answer if answer.isprintable() else repr(answer)[1:-1]
-        return f"{question}  {paint(shown, 1, colour=colour)}"
+        plain = answer if answer.isprintable() else repr(answer)[1:-1]
+        return f"{question}  {paint(plain, 1, colour=colour)}"
 
     def to_json(self, example: QaExample, found: str) -> dict[str, Any]:
         return {"id": example.id, "question": list(example.question), "answer": found}
@@ -212,6 +206,30 @@ def split_paragraph(text: str, convention: Convention = "ptb") -> Paragraph:
     return Paragraph(text, tuple(tokens), tuple(places), tuple(sizes))
 
 
+class _Answer(msgspec.Struct):
+    text: str
+    answer_start: int
+
+
+class _Question(msgspec.Struct):
+    id: str
+    question: str
+    answers: list[_Answer]
+
+
+class _Entry(msgspec.Struct):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(msgspec.Struct):
+    paragraphs: list[_Entry]
+
+
+class _Squad(msgspec.Struct):
+    data: list[_Article]
+
+
 def read_squad(path: Path) -> Iterator[QaExample]:
     """Read SQuAD 1.1: one JSON document, answers as character offsets into their paragraph.
 
@@ -221,43 +239,29 @@ def read_squad(path: Path) -> Iterator[QaExample]:
     with open_text(path, what="SQuAD file") as stream:
         data = stream.read(_FILE_BYTES + 1)
     try:
-        document = parse_json(data, what=f"'{path}'", max_bytes=_FILE_BYTES)
+        data = parse_json(data, what=f"'{path}'", max_bytes=_FILE_BYTES)
+        document = msgspec.convert(data, _Squad)
     except FormatError as error:
         raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
-
-    def wrong(where: str, expected: str) -> InputError:
-        return InputError(f"{where} is not a {expected}; is this SQuAD 1.1?", file=str(path))
-
-    def get(parent: Any, key: str, kind: type, where: str) -> Any:
-        value = parent.get(key) if isinstance(parent, dict) else None
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise wrong(f"{where}.{key}", {list: "list", str: "text", int: "number"}[kind])
-        return value
-
-    for i, article in enumerate(get(document, "data", list, "")):
-        for j, entry in enumerate(get(article, "paragraphs", list, f"data[{i}]")):
-            where = f"data[{i}].paragraphs[{j}]"
-            text = get(entry, "context", str, where)
-            paragraph = split_paragraph(text)
-            for k, question in enumerate(get(entry, "qas", list, where)):
-                place = f"{where}.qas[{k}]"
-                answers = [
-                    (get(answer, "text", str, place), get(answer, "answer_start", int, place))
-                    for answer in get(question, "answers", list, place)
-                ]
-                yield QaExample(
-                    paragraph,
-                    tokenize(get(question, "question", str, place)).tokens,
-                    tuple(answer for answer, _ in answers),
-                    _answer_span(paragraph, *answers[0]) if answers else None,
-                    get(question, "id", str, place),
-                )
+    except msgspec.ValidationError as error:
+        raise InputError(f"{shown(error, 120)}; is this SQuAD 1.1?", file=str(path)) from None
+    for entry in (entry for article in document.data for entry in article.paragraphs):
+        paragraph = split_paragraph(entry.context)
+        for question in entry.qas:
+            answers = question.answers
+            yield QaExample(
+                paragraph,
+                tokenize(question.question).tokens,
+                tuple(answer.text for answer in answers),
+                _answer_span(paragraph, answers[0]) if answers else None,
+                question.id,
+            )
 
 
-def _answer_span(paragraph: Paragraph, answer: str, start: int) -> tuple[int, int] | None:
+def _answer_span(paragraph: Paragraph, answer: _Answer) -> tuple[int, int] | None:
     """First and last token of an answer; None if the text does not have it there."""
-    end = start + len(answer)
-    there = start < end and paragraph.text[start:end] == answer
+    start, end = answer.answer_start, answer.answer_start + len(answer.text)
+    there = start < end and paragraph.text[start:end] == answer.text
     return paragraph.tokens_of(start, end) if there else None
 
 

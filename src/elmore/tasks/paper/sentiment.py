@@ -93,19 +93,11 @@ class Sentiment(Task[SentimentExample, int]):
 
     def for_training(self, examples: list[SentimentExample]) -> list[SentimentExample]:
         """Add phrases, each text once; sentences stay, however short they are."""
-        shortest = self.recipe.model.phrases_from
-        if not shortest:
-            return super().for_training(examples)
-        phrases = {
-            (tokens, label): None
-            for example in examples
-            for tokens, label in example.phrases
-            if len(tokens) >= shortest
-        }
-        sentences = [SentimentExample(example.tokens, example.label) for example in examples]
-        return super().for_training(
-            [*sentences, *(SentimentExample(*phrase) for phrase in phrases)]
-        )
+        if shortest := self.recipe.model.phrases_from:
+            phrases = dict.fromkeys(p for e in examples for p in e.phrases if len(p[0]) >= shortest)
+            sentences = [SentimentExample(example.tokens, example.label) for example in examples]
+            examples = [*sentences, *(SentimentExample(*phrase) for phrase in phrases)]
+        return super().for_training(examples)
 
     def find_labels(self, examples: Sequence[SentimentExample]) -> dict[str, Any]:
         return {"classes": list(_NAMES)}
@@ -123,18 +115,16 @@ class Sentiment(Task[SentimentExample, int]):
         return nn.functional.cross_entropy(scores, labels)
 
     def guess(self, examples: Sequence[SentimentExample]) -> list[int]:
-        return [int(label) for label in self._scores(examples).argmax(1)]
+        labels: list[int] = self._scores(examples).argmax(1).tolist()
+        return labels
 
     def _scores(self, examples: Sequence[SentimentExample]) -> Tensor:
         scores: Tensor = self.network(self.index.batch([example.tokens for example in examples]))
         return scores
 
     def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Report:
-        metrics, rows = class_scores(
-            [_NAMES[example.label or 0] for example in examples],
-            [_NAMES[label] for label in found],
-            _NAMES,
-        )
+        right = [_NAMES[example.label or 0] for example in examples]
+        metrics, rows = class_scores(right, [_NAMES[label] for label in found], _NAMES)
         return Report(name=self.name, metrics=metrics, tables={"classes": rows})
 
     def show(self, example: SentimentExample, found: int, *, colour: bool) -> str:
