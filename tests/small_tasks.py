@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -126,33 +127,19 @@ QUICK = {
 }
 SIZES = {
     # A mix, so that what all tasks promise of mixes is tested here too.
-    "tag": {"model.hidden": "24", "model.dropout": "0.0", "elmo.layers": '"all"'},
-    "classify": {"model.hidden": "24", "model.dropout": "0.0", "elmo.layers": '"all"'},
-    "ner": {
-        "model.lstm": "[12]",
-        "model.dropout": "0.0",
-        "model.output_dropout": "0.0",
-        "characters.filters": "[[3, 8]]",
-    },
-    "sentiment": {
-        "model.dim": "20",
-        "model.embedding_dropout": "0.0",
-        "model.dropout": "0.0",
-        "model.pooled_dropout": "0.0",
-        "model.output_dropout": "0.0",
-        "model.hidden": "[12]",
-    },
-    "nli": {"model.dim": "12", "model.dropout": "0.0"},
+    "tag": {"model.hidden": "24", "elmo.layers": '"all"'},
+    "classify": {"model.hidden": "24", "elmo.layers": '"all"'},
+    "ner": {"model.lstm": "[12]", "characters.filters": "[[3, 8]]"},
+    "sentiment": {"model.dim": "20", "model.hidden": "[12]"},
+    "nli": {"model.dim": "12"},
     "srl": {"model.dim": "16", "model.n_layers": "2", "model.predicate_dim": "8"},
-    "qa": {"model.dim": "8", "model.dropout": "0.0"},
+    "qa": {"model.dim": "8"},
     "coref": {
         "model.dim": "12",
         "model.hidden": "12",
         "model.feature_dim": "4",
         "model.max_width": "3",
         "model.spans_per_token": "3.0",  # all: a pruned mention cannot be learned
-        "model.embedding_dropout": "0.0",
-        "model.dropout": "0.0",
         "characters.filters": "[[2, 4]]",
         "data.batch_size": "2",
     },
@@ -163,9 +150,11 @@ task_class: Any = folder.task_class
 
 def quick_recipe(name: str, **changes: str) -> TaskRecipe:
     """A recipe that learns eight examples in a second or two; changes such as model__dim."""
-    settings = {**QUICK, **SIZES[name]}
+    sizes = task_class(name).sizes
+    dropouts = [field.name for field in dataclasses.fields(sizes) if "dropout" in field.name]
+    settings = {**QUICK, **{f"model.{key}": "0.0" for key in dropouts}, **SIZES[name]}
     settings.update({key.replace("__", "."): value for key, value in changes.items()})
-    return TaskRecipe.load("laptop", name, task_class(name).sizes, settings)
+    return TaskRecipe.load("laptop", name, sizes, settings)
 
 
 def make(name: str, elmo: Elmo | None = None, *, seed: int = 0, **changes: str) -> Any:

@@ -52,7 +52,7 @@ class Predictor(ABC, Generic[Example, Prediction]):
     formats: ClassVar[tuple[str, ...]] = ("text", "jsonl")  # what `lines` can write
 
     def predict(self, items: Iterable[Any]) -> list[Prediction]:
-        """Predict on new text: sentences or their tokens, or what `parse` of the task says.
+        """Predict on new text: sentences or their tokens, or what `takes` of the task says.
 
         Examples:
             >>> import elmore
