@@ -157,7 +157,7 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
     whole = facts.read_text()
     for change, message in (
         ({"labels": {"kind": "tags", "tags": ["A"]}}, "has no usable weight 'output.weight'"),
-        ({"recipe": {}}, "model is missing; restore it"),
+        ({"recipe": {}}, "has no section characters in its recipe"),
     ):
         facts.write_text(json.dumps({**json.loads(whole), **change}))
         with pytest.raises(FormatError, match=message):

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.json import from_json
 from elmore.base.messages import shown
 from elmore.compute.matrix import Matrix, Stored
 from elmore.compute.native import aligned
@@ -45,7 +44,6 @@ from elmore.tasks.predictions import (
     steps_of,
     tagged,
 )
-from elmore.tasks.recipe import TaskRecipe
 from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import Sentence, respell
@@ -64,9 +62,11 @@ class _Network:
     """The arithmetic between the layers of a biLM, n_layers of size dim, and `outputs` scores."""
 
     def __init__(
-        self, content: TrainedTask, what: str, choice: str, n_layers: int, dim: int, outputs: int
+        self, content: TrainedTask, what: str, n_layers: int, dim: int, outputs: int
     ) -> None:
-        weights = content.weights
+        weights, choice = content.weights, _section(content, "elmo", what).get("layers")
+        if choice not in ("all", "top", "each"):
+            raise FormatError(f"'{what}' has a wrong elmo.layers in its recipe; restore it")
 
         def size(name: str) -> int:
             """How long a weight is, which nothing else says; 0 without it."""
@@ -203,24 +203,17 @@ class Light(Predictor[Text, Prediction]):
     labels_fit: Callable[[Mapping[str, Any]], bool]
 
     def __init__(
-        self,
-        content: TrainedTask,
-        recipe: TaskRecipe,
-        elmo: Elmo,
-        what: str,
-        tokenizer: Tokenizer | None,
+        self, content: TrainedTask, elmo: Elmo, what: str, tokenizer: Tokenizer | None
     ) -> None:
         self.elmo, self.scores = elmo, content.scores
         self.labels: Mapping[str, Any] = content.labels
         if not self.labels_fit(self.labels):
             raise FormatError(f"'{what}' has labels that are none of {self.name}'s; restore it")
         names = self.labels.get("tags") or self.labels.get("classes") or ["a number"]
-        choice = recipe.elmo.layers
-        self._network = _Network(content, what, choice, elmo.n_layers, elmo.dim, len(names))
+        self._network = _Network(content, what, elmo.n_layers, elmo.dim, len(names))
         self._split = elmo.tokenize if tokenizer is None else split_function(tokenizer)
-        sizes = recipe.model if isinstance(recipe.model, dict) else {}
         # Of longer texts, the rest is not read.
-        self._max_tokens: int = sizes.get("max_tokens", sys.maxsize)
+        self._max_tokens: int = _section(content, "model", what).get("max_tokens", sys.maxsize)
         if type(self._max_tokens) is not int or self._max_tokens < 1:
             raise FormatError(f"'{what}' has a wrong model.max_tokens in its recipe; restore it")
 
@@ -413,11 +406,19 @@ def load_light(
     """
     if content.task not in _KINDS or content.elmo is None:
         return None
-    recipe = from_json(TaskRecipe, content.recipe, what=what, error=FormatError, fix="restore it")
-    if recipe.characters.filters or recipe.elmo.layer_norm:
+    characters, use = (_section(content, name, what) for name in ("characters", "elmo"))
+    if characters.get("filters") or use.get("layer_norm"):
         return None
     own = bilm_of(content, elmo, what, threads=threads)
-    return _KINDS[content.task](content, recipe, own, what, tokenizer)
+    return _KINDS[content.task](content, own, what, tokenizer)
+
+
+def _section(content: TrainedTask, name: str, what: str) -> dict[str, Any]:
+    """A section of the recipe; `TaskRecipe` would read it too, but takes longer to import."""
+    values = content.recipe.get(name)
+    if not isinstance(values, dict):
+        raise FormatError(f"'{what}' has no section {name} in its recipe; restore it")
+    return values
 
 
 def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | LightClassifier]:
