@@ -239,8 +239,8 @@ def read_squad(path: Path) -> Iterator[QaExample]:
     with open_text(path, what="SQuAD file") as stream:
         data = stream.read(_FILE_BYTES + 1)
     try:
-        data = parse_json(data, what=f"'{path}'", max_bytes=_FILE_BYTES)
-        document = msgspec.convert(data, _Squad)
+        values = parse_json(data, what=f"'{path}'", max_bytes=_FILE_BYTES)
+        document = msgspec.convert(values, _Squad)
     except FormatError as error:
         raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
     except msgspec.ValidationError as error:
