@@ -129,7 +129,7 @@ class Neighbors:
                     digest.update(line)
             place = folder / f"uses-{digest.hexdigest()[:24]}"
             folder.mkdir(parents=True, exist_ok=True)
-            settings: Any = {"min_count": 1, "max_uses": _EVERY, "k": 0, "field": "tokens"}
+            settings: Any = {"min_count": 1, "max_uses": _EVERY, "k": 0, "column": "tokens"}
             settings |= {"layers": self.layers, "progress": self.progress}
             try:
                 return build_index([text], place, model=self.elmo, **settings)

@@ -47,7 +47,7 @@ def embed_files(
         overwrite: start again in a folder that holds an earlier run.
         progress: counts sentences.
         options: the attributes of `Job`: `format`, `layers`, `pool`, `dtype`, `tokenized`,
-            `split_sentences`, `field`, `column`, `conllu`, `errors`, `limit`, `threads`, `device`,
+            `split_sentences`, `column`, `conllu`, `errors`, `limit`, `threads`, `device`,
             `precision`, `start`, `batch_tokens`, `shard_bytes`, `tokenizer`.
 
     Raises:
@@ -124,7 +124,7 @@ class InputFile:
 class TextShard:
     """Sentences that one process embeds into one file; `first` is the number of the first.
 
-    `lines` are the numbers of their lines in the file, as `Reading.numbered_texts` counts them.
+    `lines` are the numbers of their lines in the file, as `TextFiles.texts` counts them.
     """
 
     number: int
@@ -166,8 +166,8 @@ def cut_shards(
 
 
 def _texts(files: Sequence[InputFile], job: Job, counts: Counts) -> Iterator[tuple[int, Text]]:
-    reading, records = job.reading(), job.records()
+    reading = job.reading()
     for file in files:
         with open_text(file.path, what="input") as stream:
-            yield from reading.numbered_texts(stream, str(file.path), counts, records)
+            yield from reading.texts(stream, str(file.path), counts)
         file.check_unchanged()

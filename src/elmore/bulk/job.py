@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from elmore.embedding.stream import embed_records
 from elmore.embedding.vector_files import VECTOR_FORMATS, Settings, check_format, write_vectors
 from elmore.errors import ConfigError
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
-from elmore.text.reading import Counts, Errors, Reading, SentenceReader
-from elmore.text.records import Records, Text, as_text
+from elmore.text.reading import Counts, Errors, TextFiles
+from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
-from elmore.text.tokenizer import Sentence
 
 __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
 
@@ -38,7 +37,6 @@ class JobOptions(ComputeOptions, OutputOptions, total=False):
     format: str
     tokenized: bool
     split_sentences: bool
-    field: str | None
     column: str | int | None
     conllu: bool
     errors: Errors
@@ -56,7 +54,7 @@ class Job(Compute, Output):
         format: of the shards, one of `VECTOR_FORMATS`.
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, with blank lines between paragraphs.
-        field, column, conllu: where the texts are in a file, as in `text.records.Records`.
+        column, conllu: where the texts are in a file, as in `text.reading.TextFiles`.
         errors: what to do with lines that are not UTF-8.
         limit: stop after this many sentences.
         sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million lines.
@@ -68,7 +66,6 @@ class Job(Compute, Output):
     format: str = "parquet"
     tokenized: bool = False
     split_sentences: bool = False
-    field: str | None = None
     column: str | int | None = None
     conllu: bool = False
     errors: Errors = "strict"
@@ -87,21 +84,18 @@ class Job(Compute, Output):
         # Workers find a function by its name.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         self.reading()  # refuses what does not fit together
-        self.records()
         check_counts(self, "limit", "shard_bytes")
 
-    def reading(self, tokenizer: Tokenizer = "ptb") -> Reading:
+    def reading(self, tokenizer: Tokenizer = "ptb") -> TextFiles:
         """How the text is read; `tokenizer` is the model's own."""
-        return Reading(
+        return TextFiles(
             tokenized=self.tokenized,
             split_sentences=self.split_sentences,
             tokenizer=tokenizer,
             errors=self.errors,
+            column=self.column,
+            conllu=self.conllu,
         )
-
-    def records(self) -> Records:
-        """Where the texts are in a file."""
-        return Records(field=self.field, column=self.column, conllu=self.conllu)
 
     def settings(self) -> dict[str, Any]:
         """What the manifest says about the job, as JSON."""
@@ -162,19 +156,16 @@ class ShardEmbedder:
     def write_shard(self, path: Path, first: int, texts: Sequence[Text]) -> dict[str, Any]:
         """Embed texts into a file; `first` is the number of the first of them."""
         self.forget_words()
-        counts = Counts()
-        reading = self.job.reading(self.elmo.tokenize)
-        reader = SentenceReader(reading, self.elmo.checkpoint.alphabet)
-
-        def sentences() -> Iterator[tuple[str, Sentence]]:
-            for text in texts:
-                yield as_text(text), reader.sentence(text, counts)
-
-        records = embed_records(self.elmo.engine, sentences(), self.job)
+        counts, reading = Counts(), self.job.reading(self.elmo.tokenize)
+        alphabet = self.elmo.checkpoint.alphabet
+        sentences = (
+            (as_text(text), counts.add(reading.sentence(text), alphabet)) for text in texts
+        )
+        records = embed_records(self.elmo.engine, sentences, self.job)
         settings = Settings(
             shape=value_shape(self.elmo.config, self.job),
             dtype=self.job.dtype,
-            texts=self.job.split_sentences or self.job.records().named,
+            texts=self.job.split_sentences or self.job.column is not None,
             sentence_index=self.job.sentence_index,
             overwrite=True,
             first=first,

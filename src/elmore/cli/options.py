@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
     from elmore.options import LayerChoice
-    from elmore.text.characters import Alphabet
-    from elmore.text.reading import Counts, SentenceReader
+    from elmore.text.reading import Counts, TextFiles
     from elmore.text.segmenter import Tokenizer
     from elmore.text.tokenizer import Sentence
 
@@ -453,14 +452,16 @@ class TextInput:
         from elmore.text.records import as_text
 
         def each() -> Iterator[tuple[str, Sentence]]:
-            reader = self._reader(self.tokenizer or elmo.tokenize, elmo.checkpoint.alphabet)
+            alphabet = elmo.checkpoint.alphabet
+            reading = self._reading(self.tokenizer or elmo.tokenize)
             for word in words or self.words:
                 if is_sentence(word):
                     stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
-                    for text in reader.reading.texts(stream, "the argument", self.counts):
-                        yield as_text(text), reader.sentence(text, self.counts)
+                    for _, text in reading.texts(stream, "the argument", self.counts):
+                        sentence = self.counts.add(reading.sentence(text), alphabet)
+                        yield as_text(text), sentence
                 else:
-                    yield from reader.read([word], self.counts)
+                    yield from reading.read([word], self.counts, alphabet)
 
         left = None if self.limit is None else self.limit - self.counts.sentences
         return itertools.islice(each(), left)
@@ -476,20 +477,20 @@ class TextInput:
         if len(self.files) < len(self.words):
             return None
         # Counting reads the files once more, in a thousandth of the time of embedding them.
-        count = self._reader("spaces", None).count(self.inputs)
+        count = self._reading("spaces").count(self.inputs)
         return count if count is None or self.limit is None else min(count, self.limit)
 
-    def _reader(self, tokenizer: Tokenizer, alphabet: Alphabet | None) -> SentenceReader:
-        from elmore.text.reading import Reading, SentenceReader
-        from elmore.text.records import Records
+    def _reading(self, tokenizer: Tokenizer) -> TextFiles:
+        from elmore.text.reading import TextFiles
 
-        reading = Reading(
+        return TextFiles(
             tokenized=self.tokenized,
             split_sentences=self.split_sentences,
             tokenizer=tokenizer,
             errors=self.errors,
+            column=self.column,
+            conllu=self.conllu,
         )
-        return SentenceReader(reading, alphabet, Records(column=self.column, conllu=self.conllu))
 
     def notes(self, checkpoint: Checkpoint, counts: Counts | None = None) -> list[str]:
         """What was unusual in the text that was read, here or as `counts` says."""

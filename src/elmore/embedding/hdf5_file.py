@@ -7,23 +7,18 @@ lines the last one counts. New are attributes of each dataset, which old readers
 `tokens`, (time,) strings, and `spans`, (time, 2) int32, if the tokens came from a text. Files of
 pooled vectors have the attribute `pooled`.
 
-Memory stays flat: lines are spooled to disk. Only that JSON text is in memory, at the very end,
-because HDF5 takes a string at once (and copies it twice). So it is left out above a million lines;
-a reader would have to hold it too.
+Of the lines only that JSON object is in memory, some 300 bytes for each. So it is left out above a
+million lines; a reader would have to hold it too.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import tempfile
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.embedding.vector_files import Record, Settings, stored, utf8
@@ -44,26 +39,21 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
     import h5py
     from h5py import h5d, h5o, h5p, h5s, h5t
 
-    folder = Path(stream.name).parent
-    with (
-        tempfile.TemporaryFile(dir=folder) as spool,
-        h5py.File(stream, "w", libver=_VERSIONS) as file,
-    ):
+    with h5py.File(stream, "w", libver=_VERSIONS) as file:
         if settings.pooled:  # (layers, dim) and (time, dim) look the same
             file.attrs["pooled"] = True
         indexed = settings.sentence_index is not False and not settings.sentence_keys
+        index: dict[str, str] = {}  # of equal lines the last one stays
         number_type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
         properties = h5p.create(h5p.DATASET_CREATE)
         properties.set_obj_track_times(False)  # same input, same bytes
         links = h5p.create(h5p.LINK_CREATE)
         links.set_char_encoding(h5t.CSET_UTF8)
         links.set_create_intermediate_group(True)  # a "/" in a line opens a group
-        count = 0
-        for count, record in enumerate(records, 1):
-            values = stored(record, settings.dtype)
-            key = str(settings.first + count - 1).encode()
-            if settings.sentence_keys:
-                key = _sentence_key(file, record.text.strip())
+        for count, record in enumerate(records):
+            values, line = stored(record, settings.dtype), record.text.strip()
+            number = str(settings.first + count)
+            key = _sentence_key(file, line) if settings.sentence_keys else number.encode()
             # h5py's own create_dataset takes three times as long.
             space = h5s.create_simple(values.shape)
             dataset = h5d.create(file.id, None, number_type, space, properties)
@@ -71,18 +61,19 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
             if values.size:
                 dataset.write(h5s.ALL, h5s.ALL, values)
             _describe(dataset, record)
-            if indexed and count > _MAX_LINES and not settings.sentence_index:
+            if indexed and count == _MAX_LINES and not settings.sentence_index:
                 warnings.warn(
                     f"over {_MAX_LINES} lines: sentence_to_index is left out; pass "
                     "--sentence-index to write it all the same",
                     stacklevel=2,
                 )
-                indexed = False
+                indexed, index = False, {}
             if indexed:
-                spool.write(json.dumps(record.text.strip()).encode() + b"\n")
+                index.pop(line, None)  # or it would keep the place of the first
+                index[line] = number
         if indexed:
             dataset = file.create_dataset(_INDEX, (1,), h5py.string_dtype("utf-8"))
-            dataset[0] = _json_index(spool, count, settings.first, folder)
+            dataset[0] = json.dumps(index)
 
 
 def _sentence_key(file: Any, line: str) -> bytes:
@@ -109,32 +100,3 @@ def _describe(dataset: Any, record: Record) -> None:
         attribute = h5a.create(dataset, b"spans", h5t.STD_I32LE, space)
         if tokens:
             attribute.write(spans)
-
-
-def _json_index(spool: BinaryIO, count: int, first: int, folder: Path) -> bytes:
-    """Make the JSON object of lines to keys; of equal lines the last one stays."""
-    last = _last_ones(spool, count)
-    spool.seek(0)
-    # By way of the disk: a buffer in memory would be moved, and held twice, each time it grows.
-    with tempfile.TemporaryFile(dir=folder) as result:
-        mark = b"{"
-        for k, line in enumerate(spool):
-            if last[k]:
-                result.write(mark + line[:-1] + b': "%d"' % (first + k))
-                mark = b", "
-        result.write(b"}" if count else b"{}")
-        result.seek(0)
-        return result.read()
-
-
-def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
-    """Mark the lines that no equal line follows, (count,); 16 bytes of memory for each."""
-    spool.seek(0)
-    sums = np.empty(count, [("high", "u8"), ("low", "u8")])
-    for k, line in enumerate(spool):
-        digest = hashlib.blake2b(line, digest_size=16).digest()
-        sums[k] = np.frombuffer(digest, sums.dtype)[0]
-    _, first_from_end = np.unique(sums[::-1], return_index=True)
-    last = np.zeros(count, np.bool_)
-    last[count - 1 - first_from_end] = True
-    return last

@@ -64,7 +64,7 @@ _FILES = re.compile(rf"part-\d{{6,}}\.npz|({_ARRAYS})\.npy|(counts|words|vocabul
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
-    *("tokenizer", "field", "column", "conllu"),
+    *("tokenizer", "column", "conllu"),
 )
 _HASHES = 1 << 64
 # If so many uses of a word are expected, the chance that none is drawn is below 1e-27.

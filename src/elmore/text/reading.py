@@ -6,7 +6,6 @@ Files may be compressed (gz, bz2, xz, zst). Memory is bounded by one line or par
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import sys
@@ -21,7 +20,7 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
-from elmore.text.records import LINES, Lines, Records, Text, as_text
+from elmore.text.records import Text, as_text, json_lines, record_texts
 from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
 from elmore.text.splitter import sentence_spans, split_sentences
 from elmore.text.tokenizer import Convention, Sentence
@@ -31,7 +30,7 @@ __all__ = [
     "Counts",
     "Errors",
     "Reading",
-    "SentenceReader",
+    "TextFiles",
     "check_inputs",
     "check_rereadable",
     "json_records",
@@ -59,17 +58,14 @@ def json_records(
 ) -> Iterator[tuple[int, _Parsed]]:
     """Yield line numbers and what `parse` makes of each line of JSON; blank lines are left out.
 
-    `error` is the message for a line that cannot be parsed, with {reason} for what Python says.
+    `error` is the message for JSON that cannot be parsed, with {reason} for what Python says.
     """
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
+    for number, value in json_lines(numbered_lines(path), str(path)):
         try:
-            record = parse(json.loads(line))
+            record = parse(value)
         # Whatever a value of the wrong type or a missing one leads to.
-        except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as problem:
-            reason = f"{type(problem).__name__}: {problem}"
-            text = error.replace("{reason}", reason)
+        except (LookupError, ValueError, TypeError, AttributeError) as problem:
+            text = error.replace("{reason}", f"{type(problem).__name__}: {problem}")
             raise InputError(text, file=str(path), line=number) from None
         yield number, record
 
@@ -102,6 +98,15 @@ class Counts:
     cut: int = 0
     replaced: int = 0
     skipped: int = 0
+
+    def add(self, sentence: Sentence, alphabet: Alphabet | None) -> Sentence:
+        """Count a sentence that was read for a model with this alphabet, and return it."""
+        self.sentences += 1
+        self.tokens += len(sentence)
+        self.empty += not sentence.tokens
+        if alphabet is not None:
+            self.cut += alphabet.count_cut(sentence.tokens)
+        return sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,32 +149,6 @@ class Reading:
     def _split(self) -> Split:
         return split_function(self.tokenizer)
 
-    def texts(
-        self, stream: BinaryIO, name: str, counts: Counts, records: Records = LINES
-    ) -> Iterator[Text]:
-        """The sentences of `numbered_texts` alone."""
-        return (text for _, text in self.numbered_texts(stream, name, counts, records))
-
-    def numbered_texts(
-        self, stream: BinaryIO, name: str, counts: Counts, records: Records = LINES
-    ) -> Iterator[tuple[int, Text]]:
-        """Yield the sentences of a stream, each with the number of its first line from 1.
-
-        Sentences that are split from running text are numbered themselves. Lines that are not
-        UTF-8 are counted.
-
-        Args:
-            stream: the file.
-            name: its name, for messages and for what its suffix tells.
-            counts: where to count.
-            records: where the texts are in the file.
-        """
-        texts = records.read(self._lines(stream, name, counts), name)
-        if self.split_sentences:
-            return enumerate(_split_paragraphs(_paragraphs(texts, name, records), name), 1)
-        # A cell of a table may have several lines; its spans stay the same.
-        return ((n, t.replace("\n", " ") if isinstance(t, str) else t) for n, t in texts)
-
     def sentence(self, text: Text) -> Sentence:
         """Split a sentence into tokens, if it is not."""
         if not isinstance(text, str):
@@ -187,40 +166,63 @@ class Reading:
             for line in texts:
                 yield self._split(line).tokens
 
-    def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Lines:
+
+@dataclass(frozen=True, kw_only=True)
+class TextFiles(Reading):
+    """How the sentences of files, pipes and stdin are read.
+
+    Attributes:
+        column: CSV or TSV: the name of the column in the first line, or its number from 1 in a
+            file without names. JSON lines: the key of a text, or of a list of tokens. None for one
+            text per line.
+        conllu: CoNLL-U, which a `.conllu` file is without it.
+    """
+
+    column: str | int | None = None
+    conllu: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.column is not None and self.conllu:
+            raise ConfigError("column and conllu exclude each other; pass one of them")
+        if isinstance(self.column, int) and self.column < 1:
+            raise ConfigError(f"column={self.column}; columns count from 1")
+
+    def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[tuple[int, Text]]:
+        """Yield the sentences of a stream, each with the number of its first line from 1.
+
+        Sentences that are split from running text are numbered themselves. Lines that are not
+        UTF-8 are counted.
+
+        Args:
+            stream: the file.
+            name: its name, for messages and for what its suffix tells.
+            counts: where to count.
+        """
+
         def count(_: int) -> None:
             if self.errors == "skip":
                 counts.skipped += 1
             else:
                 counts.replaced += 1
 
-        return read_lines(
-            stream,
-            what=name,
-            max_line=LIMITS.text_line_bytes,
-            errors=self.errors,
-            on_invalid=count,
-        )
+        size = LIMITS.text_line_bytes
+        lines = read_lines(stream, what=name, max_line=size, errors=self.errors, on_invalid=count)
+        texts = record_texts(lines, name, self.column, self.conllu)
+        if self.split_sentences:
+            return enumerate(_split_paragraphs(self._paragraphs(texts, name), name), 1)
+        # A cell of a table may have several lines; its spans stay the same.
+        return ((n, t.replace("\n", " ") if isinstance(t, str) else t) for n, t in texts)
 
+    def read(
+        self, inputs: Sequence[str], counts: Counts, alphabet: Alphabet | None = None
+    ) -> Iterator[tuple[str, Sentence]]:
+        """Yield each sentence of files and stdin as text and as tokens, and count.
 
-@dataclass(frozen=True)
-class SentenceReader:
-    """Reads sentences for a model.
-
-    Attributes:
-        reading: how text becomes tokens; its tokenizer is the model's.
-        alphabet: the model's characters; None if it reads words alone.
-        records: where the texts are in a file.
-    """
-
-    reading: Reading
-    alphabet: Alphabet | None
-    records: Records = LINES
-
-    def read(self, inputs: Sequence[str], counts: Counts) -> Iterator[tuple[str, Sentence]]:
-        """Yield each sentence of files and stdin as text and as tokens, and count."""
+        `alphabet` is that of the model, whose cut tokens are counted.
+        """
         for text in self._texts(inputs, counts):
-            yield as_text(text), self.sentence(text, counts)
+            yield as_text(text), counts.add(self.sentence(text), alphabet)
 
     def count(self, inputs: Sequence[str]) -> int | None:
         """How many sentences there are; None for stdin and pipes, which can be read only once."""
@@ -231,35 +233,25 @@ class SentenceReader:
     def _texts(self, inputs: Sequence[str], counts: Counts) -> Iterator[Text]:
         for name in inputs or [STDIN]:
             with _open_input(name) as stream:
-                yield from self.reading.texts(stream, _label(name), counts, self.records)
+                for _, text in self.texts(stream, _label(name), counts):
+                    yield text
 
-    def sentence(self, text: Text, counts: Counts) -> Sentence:
-        """Split a sentence into tokens, and count."""
-        sentence = self.reading.sentence(text)
-        counts.sentences += 1
-        counts.tokens += len(sentence)
-        counts.empty += not sentence.tokens
-        if self.alphabet is not None:
-            counts.cut += self.alphabet.count_cut(sentence.tokens)
-        return sentence
+    def _paragraphs(self, texts: Iterator[tuple[int, Text]], name: str) -> Iterator[str]:
+        """The lines of texts; a blank one follows each record, so that no sentence crosses it."""
+        for _, text in texts:
+            if not isinstance(text, str):
+                raise ConfigError(
+                    f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"
+                )
+            if self.column is not None:
+                yield from (*text.split("\n"), "")
+            else:
+                yield text
 
 
 def _spaced(line: str) -> tuple[str, ...]:
     # str.split() also splits at U+00A0 and its relatives, which may be inside tokens.
     return tuple([token for token in line.split(" ") if token])
-
-
-def _paragraphs(texts: Iterator[tuple[int, Text]], name: str, records: Records) -> Iterator[str]:
-    """The lines of texts, with a blank one after each record: no sentence goes on in the next."""
-    for _, text in texts:
-        if not isinstance(text, str):
-            raise ConfigError(
-                f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"
-            )
-        if records.named:
-            yield from (*text.split("\n"), "")
-        else:
-            yield text
 
 
 def _split_paragraphs(lines: Iterator[str], name: str) -> Iterator[str]:

@@ -12,13 +12,11 @@ from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
 from elmore.base.messages import shown
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
 from elmore.limits import LIMITS
 
 __all__ = [
-    "LINES",
     "Lines",
-    "Records",
     "TaggedSentence",
     "Text",
     "as_text",
@@ -26,6 +24,7 @@ __all__ = [
     "conllu_sentences",
     "data_suffix",
     "json_lines",
+    "record_texts",
     "split_columns",
     "table_rows",
 ]
@@ -44,62 +43,33 @@ def as_text(text: Text) -> str:
     return text if isinstance(text, str) else " ".join(text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Records:
-    """Where the texts of a file are; by default each line is one.
+def record_texts(
+    lines: Lines, name: str, column: str | int | None = None, conllu: bool = False
+) -> Iterator[tuple[int, Text]]:
+    """Yield the text or tokens of each record, and the number of its first line.
 
-    A `.conllu` file is known by its name.
-
-    Attributes:
-        field: JSON lines: the key of a text, or of a list of tokens; null is an empty text.
-        column: CSV or TSV: the name of the column in the first line, or its number from 1 in a
-            file without names. For JSON lines it means the same as `field`.
+    Args:
+        lines: of a file, with their numbers.
+        name: of the file; its suffix tells JSON lines, CSV, TSV and CoNLL-U.
+        column: where a text is, as in `text.reading.TextFiles`; None for one on each line. In JSON
+            lines null is an empty text.
         conllu: CoNLL-U: the words of column 2. As in a treebank's syntax, contractions are taken
             apart: *du* is *de le*.
+
+    Raises:
+        InputError: a record without such a text, or a file of records read as lines.
     """
-
-    field: str | None = None
-    column: str | int | None = None
-    conllu: bool = False
-
-    def __post_init__(self) -> None:
-        given = [self.field is not None, self.column is not None, self.conllu]
-        if sum(given) > 1:
-            raise ConfigError("field, column and conllu exclude each other; pass one of them")
-        if isinstance(self.column, int) and self.column < 1:
-            raise ConfigError(f"column={self.column}; columns count from 1")
-
-    @property
-    def named(self) -> bool:
-        """Whether a text is only a part of its line."""
-        return self.field is not None or self.column is not None
-
-    def read(self, lines: Lines, name: str) -> Iterator[tuple[int, Text]]:
-        """Yield the text or tokens of each record, and the number of its first line.
-
-        Args:
-            lines: of a file, with their numbers.
-            name: of the file; its suffix tells CSV, TSV and CoNLL-U.
-
-        Raises:
-            InputError: a record without such a text, or a file of records read as lines.
-        """
-        suffix = data_suffix(name)
-        if self.field is not None:
-            return _json_texts(lines, name, self.field)
-        if self.column is not None:
-            if suffix in (".jsonl", ".ndjson"):
-                return _json_texts(lines, name, str(self.column))
-            return _column_texts(lines, name, self.column)
-        if self.conllu or suffix == ".conllu":
-            return ((one.line, one.words) for one in conllu_sentences(lines, name))
-        if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
-            problem = f"{suffix} is not a text with one sentence per line; name what to read with "
-            raise InputError(f"{problem}--column", file=shown(name, 120))
-        return lines
-
-
-LINES = Records()
+    suffix = data_suffix(name)
+    if column is not None:
+        if suffix in (".jsonl", ".ndjson"):
+            return _json_texts(lines, name, str(column))
+        return _column_texts(lines, name, column)
+    if conllu or suffix == ".conllu":
+        return ((one.line, one.words) for one in conllu_sentences(lines, name))
+    if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
+        problem = f"{suffix} is not a text with one sentence per line; name what to read with "
+        raise InputError(f"{problem}--column", file=shown(name, 120))
+    return lines
 
 
 def data_suffix(name: str) -> str:
