@@ -25,7 +25,7 @@ from elmore.compute.recurrence import Clips
 from elmore.corpus.prepare import prepare
 from elmore.nn.lstm_steps import LstmSteps
 from elmore.nn.softmax import draw_negatives, sampled_softmax
-from elmore.nn.threads import torch_workers
+from elmore.nn.threads import TorchWorkers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch
 from elmore.training.bilm.recipe import Recipe
@@ -74,7 +74,7 @@ def make_trainer(
     vocabulary.write_bytes(make_vocabulary(sentences).to_bytes())
     options = {"vocabulary": vocabulary, "tokenized": True, "heldout": 0, "progress": False}
     prepared = prepare([text], folder / "data", **options)
-    return LmTrainer(recipe, Run(folder), prepared, 0, Group(), torch_workers(threads))
+    return LmTrainer(recipe, Run(folder), prepared, 0, Group(), TorchWorkers(threads))
 
 
 class Fixed:

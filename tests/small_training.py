@@ -14,7 +14,7 @@ import torch
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Prepared, Shard
 from elmore.formats.checkpoint import Checkpoint
-from elmore.nn.threads import torch_workers
+from elmore.nn.threads import TorchWorkers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
@@ -151,7 +151,7 @@ def given_trainer(
 ) -> LmTrainer:
     """A trainer that learns from given batches."""
     run = Run(data.folder.parent / "run")
-    trainer = LmTrainer(recipe, run, data, 5, Group(), torch_workers(1), start)
+    trainer = LmTrainer(recipe, run, data, 5, Group(), TorchWorkers(1), start)
     trainer.batches, trainer.heldout = Given(batches), list(heldout)
     return trainer
 

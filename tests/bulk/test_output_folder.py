@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from elmore.bulk.output_folder import BulkFolder, ShardRecord
+from elmore.base.journal import JournalFolder
+from elmore.bulk.output_folder import ShardRecord, finish, opened, resume
 from elmore.errors import ConfigError, ElmoreError, FormatError, ResumeError
 from elmore.text.reading import Counts
 
@@ -22,32 +24,28 @@ FACTS = {
 }
 
 
-def opened(path: Path, *, overwrite: bool = False):
-    return BulkFolder.opened(path, "jsonl", overwrite=overwrite)
+Folder = JournalFolder[ShardRecord]
 
 
-def add(folder: BulkFolder, number: int) -> None:
-    path = folder.shard(number)
+def add(folder: Folder, number: int) -> ShardRecord:
+    path = folder.path / f"shard-{number:06d}.jsonl"
     path.write_text(f"shard {number}\n")
+    counts = {"first": number, "sentences": 1, "tokens": 2, "empty": 0, "cut": 0}
     size = path.stat().st_size
-    folder.add(
-        ShardRecord(
-            number=number,
-            file=path.name,
-            first=number,
-            sentences=1,
-            tokens=2,
-            empty=0,
-            cut=0,
-            bytes=size,
-            sha256="s",
-        )
-    )
+    record = ShardRecord(number=number, file=path.name, **counts, bytes=size, sha256="s")
+    folder.add(record)
+    return record
+
+
+def found(path: Path, facts: dict[str, Any] = FACTS, *, overwrite: bool = False) -> set[int]:
+    """The shards that a run would keep."""
+    with opened(path) as folder:
+        return set(resume(folder, facts, overwrite=overwrite))
 
 
 def started(path: Path, *numbers: int) -> None:
     with opened(path) as folder:
-        folder.resume(FACTS)
+        resume(folder, FACTS, overwrite=False)
         for number in numbers:
             add(folder, number)
 
@@ -59,8 +57,9 @@ def started_with_one(path: Path) -> None:
 def finished(path: Path) -> None:
     started(path, 1, 0)
     with opened(path) as folder:
-        assert set(folder.resume(FACTS)) == {0, 1}
-        folder.finish(Counts(skipped=3))
+        done = resume(folder, FACTS, overwrite=False)
+        assert set(done) == {0, 1}
+        finish(folder, FACTS, done, Counts(skipped=3))
 
 
 def test_it_resumes_with_what_is_done(tmp_path):
@@ -72,8 +71,7 @@ def test_it_resumes_with_what_is_done(tmp_path):
         "shard-000000.jsonl",
         "shard-000002.jsonl",
     }
-    with opened(out) as folder:
-        assert set(folder.resume(FACTS)) == {0, 2}
+    assert found(out) == {0, 2}
 
 
 def test_a_torn_journal_and_a_damaged_shard_cost_these_shards_only(tmp_path):
@@ -82,8 +80,7 @@ def test_a_torn_journal_and_a_damaged_shard_cost_these_shards_only(tmp_path):
     (out / "shard-000001.jsonl").write_text("sh")
     journal = (out / "journal.jsonl").read_bytes()
     (out / "journal.jsonl").write_bytes(journal[:-5])
-    with opened(out) as folder:
-        assert set(folder.resume(FACTS)) == {0}
+    assert found(out) == {0}
 
 
 def test_a_finished_folder_holds_shards_and_manifest(tmp_path):
@@ -111,9 +108,8 @@ def test_missing_shards_of_a_finished_folder_are_made_again(tmp_path):
     out = tmp_path / "out"
     finished(out)
     (out / "shard-000000.jsonl").unlink()
-    with opened(out) as folder:
-        assert set(folder.resume(FACTS)) == {1}
-        assert not (out / "manifest.json").exists()
+    assert found(out) == {1}
+    assert not (out / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -136,25 +132,20 @@ def test_another_run_is_refused(tmp_path, make, path, value, says):
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    with (
-        opened(tmp_path / "out") as folder,
-        pytest.raises(ResumeError, match=says) as caught,
-    ):
-        folder.resume(facts)
+    with pytest.raises(ResumeError, match=says) as caught:
+        found(tmp_path / "out", facts)
     assert "--force" in str(caught.value)
     after = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
     before.pop("lock", None)
     after.pop("lock", None)
     assert after == before
-    with opened(tmp_path / "out", overwrite=True) as folder:
-        assert folder.resume(facts) == {}
+    assert found(tmp_path / "out", facts, overwrite=True) == set()
 
 
 def test_a_renamed_input_is_the_same_input(tmp_path):
     started(tmp_path / "out", 0)
     facts = {**FACTS, "inputs": [{"path": "moved.txt", "size": 3, "sha256": "x"}]}
-    with opened(tmp_path / "out") as folder:
-        assert set(folder.resume(facts)) == {0}
+    assert found(tmp_path / "out", facts) == {0}
 
 
 def test_two_at_once(tmp_path):
@@ -168,10 +159,9 @@ def test_foreign_files_are_left_alone(tmp_path, name):
     out = tmp_path / "out"
     out.mkdir()
     (out / name).write_text("{}")
-    for overwrite in (False, True):
-        problem = "did not write|something other than bulk vectors"
-        with pytest.raises(ConfigError, match=problem), opened(out, overwrite=overwrite):
-            pass
+    problem = "did not write|something other than bulk vectors"
+    with pytest.raises(ConfigError, match=problem), opened(out):
+        pass
     assert (out / name).read_text() == "{}"
     with pytest.raises(ConfigError, match="is not a folder"), opened(out / name):
         pass
@@ -184,8 +174,8 @@ def test_a_damaged_manifest(tmp_path):
     finished(out)
     text = (out / "manifest.json").read_text()
     (out / "manifest.json").write_text(text.replace('"number"', '"nimber"'))
-    with opened(out) as folder, pytest.raises(FormatError, match="--force"):
-        folder.resume(FACTS)
+    with pytest.raises(FormatError, match="--force"):
+        found(out)
 
 
 def test_nothing_begun_leaves_nothing(tmp_path):

@@ -14,7 +14,7 @@ import torch
 from elmore.base.machine import available_threads
 from elmore.compute.workers import Workers
 from elmore.errors import ConfigError
-from elmore.nn.threads import torch_workers
+from elmore.nn.threads import TorchWorkers
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8, None])
@@ -33,21 +33,21 @@ def test_threads_of_the_caller_are_left_alone() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        torch_workers(1).run([lambda: None])
+        TorchWorkers(1).run([lambda: None])
         assert torch.get_num_threads() == 3
         seen: list[int] = []
         other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
         other.start()
         other.join()
         assert seen == [3]
-        assert torch_workers(1).run([torch.get_num_threads]) == [1]
+        assert TorchWorkers(1).run([torch.get_num_threads]) == [1]
     finally:
         torch.set_num_threads(before)
 
 
 def test_workers_share_the_processors() -> None:
-    assert torch_workers(1).run([torch.get_num_threads]) == [1]
-    assert torch_workers(2).run([torch.get_num_threads] * 2) == [1, 1]
+    assert TorchWorkers(1).run([torch.get_num_threads]) == [1]
+    assert TorchWorkers(2).run([torch.get_num_threads] * 2) == [1, 1]
     assert Workers().threads == available_threads() >= 1
 
 
@@ -121,7 +121,7 @@ def test_a_job_may_run_jobs(threads: int) -> None:
 
 
 def test_processors_are_shared_among_the_jobs_there_are() -> None:
-    workers = torch_workers(8, 8)
+    workers = TorchWorkers(8, 8)
     assert workers.count == 8
     assert workers.run([torch.get_num_threads]) == [8]
     assert workers.run([torch.get_num_threads] * 4) == [2] * 4

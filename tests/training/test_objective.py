@@ -20,7 +20,7 @@ from elmore.compute.workers import Workers
 from elmore.corpus.prepare import prepare
 from elmore.nn.bilm import BiLm, initialise
 from elmore.nn.softmax import full_softmax
-from elmore.nn.threads import torch_workers
+from elmore.nn.threads import TorchWorkers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch, SentenceBatches
 from elmore.training.bilm.objective import Objective
@@ -33,7 +33,7 @@ TOLERANCE = 1e-5
 
 
 def workers(threads: int = 1) -> Workers:
-    return torch_workers(threads)
+    return TorchWorkers(threads)
 
 
 def generators(count: int = 2) -> list[torch.Generator]:

@@ -12,7 +12,7 @@ from small_training import relative
 from torch import Tensor
 
 from elmore.nn.softmax import RowGradient
-from elmore.nn.threads import torch_workers
+from elmore.nn.threads import TorchWorkers
 from elmore.training.bilm.recipe import ScheduleRecipe
 from elmore.training.optimizers import (
     Adadelta,
@@ -233,7 +233,7 @@ def test_muon_against_a_slow_one() -> None:
 
 def test_muon_on_threads_gives_the_same_bits() -> None:
     alone, shared = lstm_weights(), lstm_weights()
-    workers = torch_workers(2)
+    workers = TorchWorkers(2)
     one, two = Muon(Adam(), rate=5.0), Muon(Adam(), rate=5.0, run=workers.run)
     for step in range(1, 4):
         gradients = lstm_gradients(step)

@@ -13,9 +13,10 @@ from elmore.base.io import open_checked, open_text, sha256_stream
 from elmore.base.messages import SILENT, Progress, shown
 from elmore.base.pool import Pool
 from elmore.bulk.job import Job, JobOptions, start_embedder
-from elmore.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
+from elmore.bulk.output_folder import BulkResult, ShardRecord, finish, opened, resume
 from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.embedding.results import value_shape
+from elmore.embedding.vector_files import VECTOR_FORMATS
 from elmore.errors import InputError
 from elmore.text.reading import Counts
 from elmore.text.records import Text, as_text
@@ -67,7 +68,7 @@ def embed_files(
     # workers, or the last bits of the vectors might.
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     with (
-        BulkFolder.opened(Path(os.path.abspath(out)), job.format, overwrite=overwrite) as folder,
+        opened(Path(os.path.abspath(out))) as folder,
         Pool(
             start_embedder,
             workers,
@@ -77,24 +78,24 @@ def embed_files(
     ):
         files = [inspect_input(path) for path in paths]  # while the workers load the model
         facts = {"settings": job.settings(), **pool.facts(), "inputs": [f.facts() for f in files]}
-        done = folder.resume(facts)
-        read = Counts()
+        done = resume(folder, facts, overwrite=overwrite)
+        earlier, read = set(done), Counts()
 
         def requests() -> Iterator[dict[str, Any]]:
-            shards = cut_shards(files, job, read, job.limit)
-            for shard in shards:
-                if shard.number in done:  # read all the same, to find where the next one starts
+            for shard in cut_shards(files, job, read, job.limit):
+                if shard.number in earlier:  # read all the same, to find where the next one starts
                     progress.update(len(shard.texts))
                     continue
-                path = str(folder.shard(shard.number))
-                place = {"number": shard.number, "first": shard.first, "path": path}
-                yield {**place, "texts": shard.texts}
+                file = f"shard-{shard.number:06d}{VECTOR_FORMATS[job.format][0]}"
+                place = {"number": shard.number, "first": shard.first, "file": file}
+                yield {**place, "folder": folder.path, "texts": shard.texts}
 
         for request, reply in pool.map(requests()):
-            number, first, path = (request[name] for name in ("number", "first", "path"))
-            folder.add(ShardRecord(number=number, first=first, file=Path(path).name, **reply))
-            progress.update(reply["sentences"])
-        return folder.finish(read)
+            record = ShardRecord(**{k: request[k] for k in ("number", "first", "file")}, **reply)
+            done[record.number] = record
+            folder.add(record)
+            progress.update(record.sentences)
+        return finish(folder, facts, done, read)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,8 @@ def start_embedder(setup: Mapping[str, Any]) -> Worker:
     embedder = ShardEmbedder(setup["job"])
 
     def perform(request: Mapping[str, Any]) -> dict[str, Any]:
-        return embedder.write_shard(Path(request["path"]), request["first"], request["texts"])
+        path = request["folder"] / request["file"]
+        return embedder.write_shard(path, request["first"], request["texts"])
 
     return Worker(perform, embedder.facts())
 

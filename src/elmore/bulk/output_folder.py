@@ -23,18 +23,18 @@ from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat
 from elmore.base.messages import shown
-from elmore.embedding.vector_files import VECTOR_FORMATS
 from elmore.errors import ConfigError, FormatError, ResumeError
 from elmore.text.reading import Counts
 
 __all__ = [
     "MANIFEST",
-    "BulkFolder",
     "BulkResult",
     "ShardRecord",
     "check_manifest",
     "check_same_run",
-    "read_manifest",
+    "finish",
+    "opened",
+    "resume",
 ]
 
 _AGAIN = "pass overwrite=True (--force) to start again"
@@ -76,88 +76,67 @@ class BulkResult:
     counts: Counts
 
 
-class BulkFolder:
-    """The folder while it is written; made by `opened`, which explains the arguments."""
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[JournalFolder[ShardRecord]]:
+    """Create or find a folder, whose parent must exist, and keep other processes out of it.
 
-    def __init__(self, journal: JournalFolder[ShardRecord], suffix: str, overwrite: bool) -> None:
-        self.path = journal.path
-        self._journal = journal
-        self._suffix = suffix
-        self._overwrite = overwrite
-        self._done: dict[int, ShardRecord] = {}
-        self._facts: dict[str, Any] = {}
+    Raises:
+        ConfigError: something that is not ours is there.
+        ElmoreError: another process is writing to it.
+    """
+    check_manifest(path, _FORMAT)
+    busy = (
+        f"'{shown(path, 120)}' is being written by another process; wait for it or choose "
+        "another folder"
+    )
+    with JournalFolder.opened(path, ShardRecord, _SHARD, busy=busy, marks=(MANIFEST,)) as folder:
+        yield folder
 
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, path: Path, form: str, *, overwrite: bool) -> Iterator[BulkFolder]:
-        """Create or find a folder, and keep other processes out of it.
 
-        Args:
-            path: the folder; its parent must exist.
-            form: format of the shards.
-            overwrite: forget what an earlier run left there, once this one is ready to start.
+def resume(
+    folder: JournalFolder[ShardRecord], facts: Mapping[str, Any], *, overwrite: bool
+) -> dict[int, ShardRecord]:
+    """Find the finished shards, and start or resume the journal.
 
-        Raises:
-            ConfigError: something that is not ours is there.
-            ElmoreError: another process is writing to it.
-        """
-        check_manifest(path, _FORMAT)
-        busy = (
-            f"'{shown(path, 120)}' is being written by another process; wait for it or choose "
-            "another folder"
-        )
-        with JournalFolder.opened(
-            path, ShardRecord, _SHARD, busy=busy, marks=(MANIFEST,)
-        ) as journal:
-            yield cls(journal, VECTOR_FORMATS[form][0], overwrite)
+    Args:
+        folder: the folder.
+        facts: what the run is: settings, model, software, inputs.
+        overwrite: forget what an earlier run left there.
 
-    def shard(self, number: int) -> Path:
-        """The file of a shard."""
-        return self.path / f"shard-{number:06d}{self._suffix}"
+    Raises:
+        ResumeError: the folder holds another run.
+    """
+    # As it will be read back, with lists for tuples, so that the comparison is fair.
+    now = json.loads(json.dumps({**_FORMAT.head(), **facts}))
+    records: list[ShardRecord] = []
+    found = None if overwrite else read_manifest(folder.path) or folder.found()
+    if found is not None:
+        earlier, records = found
+        check_same_run(folder.path, earlier, now)
+    kept = folder.begin(now, records)
+    # Only now: if we are killed between the two, the manifest still names every shard.
+    (folder.path / MANIFEST).unlink(missing_ok=True)
+    return {record.number: record for record in kept}
 
-    def resume(self, facts: Mapping[str, Any]) -> dict[int, ShardRecord]:
-        """Find the finished shards, and start or resume the journal.
 
-        Args:
-            facts: what the run is: settings, model, software, inputs.
-
-        Raises:
-            ResumeError: the folder holds another run.
-        """
-        # As it will be read back, with lists for tuples, so that the comparison is fair.
-        self._facts = json.loads(json.dumps({**_FORMAT.head(), **facts}))
-        records: list[ShardRecord] = []
-        found = None if self._overwrite else read_manifest(self.path) or self._journal.found()
-        if found is not None:
-            earlier, records = found
-            check_same_run(self.path, earlier, self._facts)
-        kept = self._journal.begin(self._facts, records)
-        # Only now: if we are killed between the two, the manifest still names every shard.
-        (self.path / MANIFEST).unlink(missing_ok=True)
-        self._done = {record.number: record for record in kept}
-        return dict(self._done)
-
-    def add(self, record: ShardRecord) -> None:
-        """Record a finished shard."""
-        self._done[record.number] = record
-        self._journal.add(record)
-
-    def finish(self, read: Counts) -> BulkResult:
-        """Write the manifest; `read` has counted the lines that were not UTF-8."""
-        records = [self._done[number] for number in sorted(self._done)]
-        names = ("sentences", "tokens", "empty", "cut")
-        totals = {name: sum(getattr(record, name) for record in records) for name in names}
-        counts = dataclasses.replace(read, **totals)
-        manifest = {
-            **self._facts,
-            "counts": asdict(counts),
-            "shards": [asdict(record) for record in records],
-        }
-        with atomic_file(self.path / MANIFEST, overwrite=True) as stream:
-            stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
-        self._journal.finish()
-        shards = tuple(self.path / record.file for record in records)
-        return BulkResult(folder=self.path, shards=shards, counts=counts)
+def finish(
+    folder: JournalFolder[ShardRecord],
+    facts: Mapping[str, Any],
+    done: Mapping[int, ShardRecord],
+    read: Counts,
+) -> BulkResult:
+    """Write the manifest; `read` has counted the lines that were not UTF-8."""
+    records = [done[number] for number in sorted(done)]
+    names = ("sentences", "tokens", "empty", "cut")
+    totals = {name: sum(getattr(record, name) for record in records) for name in names}
+    counts = dataclasses.replace(read, **totals)
+    shards = [asdict(record) for record in records]
+    manifest = {**_FORMAT.head(), **facts, "counts": asdict(counts), "shards": shards}
+    with atomic_file(folder.path / MANIFEST, overwrite=True) as stream:
+        stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+    folder.finish()
+    files = tuple(folder.path / record.file for record in records)
+    return BulkResult(folder=folder.path, shards=files, counts=counts)
 
 
 def read_manifest(folder: Path) -> tuple[dict[str, Any], list[ShardRecord]] | None:

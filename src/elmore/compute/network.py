@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from elmore.compute.recurrence import (
 )
 from elmore.config import BiLmConfig
 
-__all__ = ["BiLmArrays", "LstmState", "Network", "Reader", "Runner", "in_turn"]
+__all__ = ["BiLmArrays", "LstmState", "Reader", "Runner", "in_turn"]
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
@@ -47,20 +47,37 @@ class LstmState(NamedTuple):
     cell: Array
 
 
-class Runner(Protocol):
-    """Runs independent jobs and gives their results in order."""
-
-    def __call__(self, jobs: Sequence[Callable[[], Result]], /) -> list[Result]:
-        """Run them all."""
+# Runs independent jobs and gives their results in order.
+Runner = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
 
-def in_turn(jobs: Sequence[Callable[[], Result]], /) -> list[Result]:
+def in_turn(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run jobs one after the other in the calling thread."""
     return [job() for job in jobs]
 
 
-class Network(Protocol):
-    """What an engine asks of a biLM, wherever that computes."""
+class BiLmArrays:
+    """A biLM of numpy arrays and our own kernels.
+
+    Args:
+        config: its shape.
+        read: gives each weight.
+        run: how to run the jobs of packing.
+    """
+
+    def __init__(self, config: BiLmConfig, read: Reader, run: Runner = in_turn) -> None:
+        self._config = config
+        self._layers: list[list[_Lstm]]
+        self._tokens: _Tokens
+
+        def stack(direction: str) -> list[_Lstm]:
+            names = [f"{direction}_layers.{k}" for k in range(config.lstm.n_layers)]
+            return [_Lstm(config, read, name) for name in names]
+
+        jobs: list[Callable[[], Any]] = [partial(stack, name) for name in config.directions]
+        jobs.append(partial(_Tokens, config, read))
+        *self._layers, self._tokens = run(jobs)
+        self._projection = _affine(read, "projection") if config.lstm.mixed else None
 
     def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
         """The token layer of words.
@@ -72,9 +89,10 @@ class Network(Protocol):
         Returns:
             (n_words, projection_dim).
         """
+        return _without_warnings(self._tokens, words, word_ids)
 
     def contextualize(
-        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner
+        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
     ) -> tuple[Array, LstmState]:
         """Run the LSTMs over ready token vectors.
 
@@ -89,36 +107,6 @@ class Network(Protocol):
             all layers, (layers, batch, time, dim), zero where a sentence has ended; and the state
             after each sentence's last token.
         """
-
-
-class BiLmArrays:
-    """A `Network` of numpy arrays and our own kernels.
-
-    Args:
-        config: its shape.
-        read: gives each weight.
-        run: how to run the jobs of packing.
-    """
-
-    def __init__(self, config: BiLmConfig, read: Reader, run: Runner = in_turn) -> None:
-        self._config = config
-        self._layers: list[list[_Lstm]]
-        self._tokens: _Tokens
-        jobs: list[Callable[[], Any]] = [
-            partial(_stack, config, read, direction) for direction in config.directions
-        ]
-        jobs.append(partial(_Tokens, config, read))
-        *self._layers, self._tokens = run(jobs)
-        self._projection = _affine(read, "projection") if config.lstm.mixed else None
-
-    def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
-        """The token layer of words, (n_words, projection_dim)."""
-        return _without_warnings(self._tokens, words, word_ids)
-
-    def contextualize(
-        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
-    ) -> tuple[Array, LstmState]:
-        """Run the LSTMs over ready token vectors."""
         packing = Packing.plan(lengths, index.shape[1])
         if self._projection is not None:  # it keeps no state, so what comes in goes out
             return self._joint(vectors, index, packing, run)[None], state
@@ -297,7 +285,9 @@ class _Lstm:
         lstm = config.lstm
         self._cells = lstm.dim
         self._clips = Clips(lstm.cell_clip, lstm.proj_clip)
-        self._bias = _gate_bias(read, f"{name}.bias")
+        self._bias = _array(read, f"{name}.bias")
+        # The files leave it out.
+        self._bias[self._cells : 2 * self._cells] += np.float32(FORGET_BIAS)
         self._input = Matrix(read(f"{name}.input_weight"))
         self._state = Matrix(read(f"{name}.state_weight"), gates=True)
         own = lstm.projected and not lstm.mixed
@@ -331,7 +321,9 @@ class _Lstm:
             else:
                 inputs, rows = inputs[rows], None
         start = 0
-        for first, last, size in step_chunks(sizes, width, gates is None):
+        # The gates of the distinct words are there already; others are made a few steps at a time.
+        chunks = [(0, len(sizes), len(output))] if gates is not None else step_chunks(sizes, width)
+        for first, last, size in chunks:
             chunk = slice(start, start + size)
             run_steps(
                 output[chunk],
@@ -353,11 +345,6 @@ class _Lstm:
         return output, final, cell
 
 
-def _stack(config: BiLmConfig, read: Reader, direction: str) -> list[_Lstm]:
-    """Make the layers of a direction."""
-    return [_Lstm(config, read, f"{direction}_layers.{k}") for k in range(config.lstm.n_layers)]
-
-
 def _array(read: Reader, name: str) -> Array:
     """Read a weight that is computed with in float32."""
     return np.array(read(name).values, np.float32)
@@ -365,11 +352,3 @@ def _array(read: Reader, name: str) -> Array:
 
 def _affine(read: Reader, name: str) -> tuple[Matrix, Array]:
     return Matrix(read(f"{name}.weight")), _array(read, f"{name}.bias")
-
-
-def _gate_bias(read: Reader, name: str) -> Array:
-    """Read the bias of the gates with the forget bias that files leave out."""
-    bias = _array(read, name)
-    cells = len(bias) // 4
-    bias[cells : 2 * cells] += np.float32(FORGET_BIAS)
-    return bias

@@ -86,12 +86,8 @@ class Packing:
         )
 
 
-def step_chunks(
-    sizes: Sequence[int], width: int, bounded: bool = True
-) -> list[tuple[int, int, int]]:
+def step_chunks(sizes: Sequence[int], width: int) -> list[tuple[int, int, int]]:
     """Cut steps into runs whose gates, of `width` each, fit: (first, after the last, rows)."""
-    if not bounded:
-        return [(0, len(sizes), sum(sizes))] if sizes else []
     budget = max(1, _GATE_BYTES // (width * 4))
     chunks, step = [], 0
     while step < len(sizes):

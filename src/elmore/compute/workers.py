@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from elmore.base.machine import available_threads
 from elmore.errors import ConfigError
 
-__all__ = ["ThreadLimits", "Workers", "one_blas_thread"]
+__all__ = ["Workers", "one_blas_thread"]
 
 Result = TypeVar("Result")
 
@@ -27,30 +27,8 @@ _SUFFIXES = ("64_", "_64", "")
 _blas_lock = threading.Lock()
 _blas_users = 0
 _blas_threads = 1
-
-
-class _Inside(threading.local):
-    """Whose job this thread is running, and with how many threads inside it."""
-
-    workers: Workers | None = None
-    threads = 0
-
-
-_inside = _Inside()
-
-
-class ThreadLimits:
-    """What a worker thread tells a library that has threads of its own; here, nothing."""
-
-    def enter(self) -> None:
-        """Called first in each new thread."""
-
-    def set(self, threads: int) -> None:
-        """Let the library use so many threads for what the calling thread asks of it."""
-
-    def kept(self) -> AbstractContextManager[None]:
-        """Keep the calling thread's own setting through what workers set."""
-        return nullcontext()
+# Whose job this thread is running.
+_inside = threading.local()
 
 
 class Workers:
@@ -58,24 +36,16 @@ class Workers:
 
     A biLM has two directions and neither waits for the other: that beats matrix products on two
     threads, which meet at every step (benchmarks/embed.py). Threads start with the first job, and
-    again after a fork. `limits` says to a library with threads of its own how many it may
-    use.
+    again after a fork.
 
     Args:
         threads: processors to use; all by default.
         count: how many threads run jobs; two by default, if there are as many.
-        limits: how to tell a library with threads of its own.
     """
 
-    def __init__(
-        self,
-        threads: int | None = None,
-        count: int | None = None,
-        limits: ThreadLimits | None = None,
-    ) -> None:
+    def __init__(self, threads: int | None = None, count: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}; use 1 or more")
-        self.limits = limits or ThreadLimits()
         self.threads = threads if threads is not None else available_threads()
         self.count = min(2 if count is None else count, self.threads)
         self._lock = threading.Lock()
@@ -95,25 +65,23 @@ class Workers:
             jobs: what to run.
             done: gets each result as soon as those before it are there, in the calling thread.
         """
-        if _inside.workers is self:  # a thread that waited for itself would wait forever
+        outer: Workers | None = getattr(_inside, "workers", None)
+        if outer is self:  # a thread that waited for itself would wait forever
             results = self.share(jobs)
             for result in results:
                 done(result)
             return results
         futures: list[Future[Result]] = []
-        # What a library inside a job may use, so that all jobs together keep to `threads`.
-        inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
-        with self.limits.kept():
-            try:
-                futures.extend(self._submit(job, inner) for job in jobs)
-                results = []
-                for future in futures:
-                    results.append(future.result())
-                    done(results[-1])
-                return results
-            except BaseException:
-                _end(futures)
-                raise
+        try:
+            futures.extend(self._submit(job) for job in jobs)
+            results = []
+            for future in futures:
+                results.append(future.result())
+                done(results[-1])
+            return results
+        except BaseException:
+            _end(futures)
+            raise
 
     def share(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs that use no threads of their own, the calling thread helping.
@@ -125,7 +93,7 @@ class Workers:
             return [job() for job in jobs]
         futures: list[Future[Result]] = []
         try:
-            futures.extend(self._submit(job, 1) for job in jobs[1:])
+            futures.extend(self._submit(job) for job in jobs[1:])
             results = [jobs[0]()] if jobs else []
             for job, future in zip(jobs[1:], futures, strict=True):
                 results.append(job() if future.cancel() else future.result())
@@ -134,20 +102,17 @@ class Workers:
             _end(futures)
             raise
 
-    def _submit(self, job: Callable[[], Result], inner: int) -> Future[Result]:
+    def _submit(self, job: Callable[[], Result]) -> Future[Result]:
         with self._lock:
             # A forked process has none of the threads.
             if self._pool is None or self._process != os.getpid():
                 self._process = os.getpid()
-                self._pool = ThreadPoolExecutor(self.count, initializer=self.limits.enter)
-            return self._pool.submit(_perform, self, job, inner)
+                self._pool = ThreadPoolExecutor(self.count)
+            return self._pool.submit(_perform, self, job)
 
 
-def _perform(workers: Workers, job: Callable[[], Result], inner: int) -> Result:
-    """Do a job in a worker thread, whose libraries may use `inner` threads."""
-    if inner != _inside.threads:
-        _inside.threads = inner
-        workers.limits.set(inner)
+def _perform(workers: Workers, job: Callable[[], Result]) -> Result:
+    """Do a job in a worker thread."""
     _inside.workers = workers
     try:
         return job()

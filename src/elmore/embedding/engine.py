@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from elmore.base.optional import require
 from elmore.compute.native import native
-from elmore.compute.network import BiLmArrays, LstmState, Network, in_turn
+from elmore.compute.network import BiLmArrays, LstmState, in_turn
 from elmore.compute.workers import Workers, one_blas_thread
 from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
 from elmore.embedding.torch_network import BiLmTensors, build_bilm
@@ -66,7 +66,7 @@ class Engine:
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
         self.workers = Workers(compute.threads, _MAX_WORKERS)
-        self._network: Network
+        self._network: BiLmArrays | BiLmTensors
         if self.on_cpu:
             large = count_parameters(config) > _LARGE and self.workers.count > 1
             with one_blas_thread():  # for products so small its threads cost more than they bring
@@ -138,7 +138,7 @@ class Engine:
             vectors: what `vectors` gives, if it is known already.
 
         Returns:
-            as `Network.contextualize`.
+            as `BiLmArrays.contextualize`.
 
         Raises:
             InputError: a sentence has more than 100,000 tokens.

@@ -1,4 +1,4 @@
-"""A biLM of torch modules behind the interface of `embedding.network`: for GPUs and for layers.
+"""A biLM of torch modules with the methods of `BiLmArrays`: for GPUs and for layers.
 
 The only place in `embedding/` that needs torch; it is imported when one of its functions is asked
 for.

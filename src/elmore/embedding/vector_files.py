@@ -55,7 +55,6 @@ VECTOR_FORMATS: dict[str, tuple[str, ...]] = {
 }
 # float32 in 7 digits is right to 1 part in 10 million; float16 needs 5 to be exact.
 _NUMBER = {"float32": "%.7g", "float16": "%.5g"}
-_NUMBERS_AT_ONCE = 1 << 18
 _HEADER_ROOM = 4096  # more than the header of an array takes
 
 
@@ -165,7 +164,7 @@ def utf8(text: str) -> str:
 
 
 def _write_jsonl(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> None:
-    # One % for a complete sentence is three times as fast as json.dumps of its numbers.
+    # One % for a complete row is three times as fast as json.dumps of its numbers.
     row = "[" + ", ".join([_NUMBER[settings.dtype]] * int(settings.shape[-1] or 0)) + "]"
     key = "vector" if settings.pooled else "vectors"
     key = "layers" if settings.all_layers else key
@@ -184,21 +183,15 @@ def _write_jsonl(stream: BinaryIO, records: Iterable[Record], settings: Settings
 
 
 def _write_numbers(stream: BinaryIO, values: NDArray[Any], row: str) -> None:
-    """Write nested lists, a few rows at a time: numbers as Python objects need much memory."""
-    if values.ndim > 2:
-        for k, layer in enumerate(values):
-            stream.write(b", " if k else b"[")
-            _write_numbers(stream, layer, row)
-        stream.write(b"]")
+    """Write nested lists row by row: all numbers as Python objects would need much memory."""
+    if values.ndim == 1:
+        stream.write((row % tuple(values.tolist())).encode("ascii"))
         return
-    rows = values[None] if values.ndim == 1 else values
-    stream.write(b"" if values.ndim == 1 else b"[")
-    step = max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        some = rows[start : start + step]
-        text = ", ".join([row] * len(some)) % tuple(some.ravel().tolist())
-        stream.write((", " * (start > 0) + text).encode("ascii"))
-    stream.write(b"" if values.ndim == 1 else b"]")
+    stream.write(b"[")
+    for k, part in enumerate(values):
+        stream.write(b", " if k else b"")
+        _write_numbers(stream, part, row)
+    stream.write(b"]")
 
 
 def _write_npy(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from elmore.compute.initial_weights import initial_weights
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError
-from elmore.nn.charcnn import TokenEncoder
-from elmore.nn.lstm import Packing, ProjectedLstm, SharedProjection, mixed_layers, walk
+from elmore.nn.charcnn import Affine, TokenEncoder
+from elmore.nn.lstm import Packing, ProjectedLstm, mixed_layers, walk
 from elmore.text.batching import Batch
 
 __all__ = ["BiLm", "BiLmState", "Layers", "TensorBatch", "first_rows", "initialise", "store_rows"]
@@ -63,7 +63,7 @@ class BiLm(nn.Module):
             # By name and not in a ModuleDict: parameters are called as in `config.weight_shapes`.
             setattr(self, f"{direction}_layers", layers)
         if config.lstm.mixed:
-            self.projection = SharedProjection(config.lstm)
+            self.projection = Affine(config.lstm.projection_dim, config.lstm.dim)
 
     def layers(self, direction: int) -> nn.ModuleList:
         """The LSTM layers of a direction: 0 forward, 1 backward."""

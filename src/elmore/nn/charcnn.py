@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from elmore.compute.charcnn import groups_by_length
 from elmore.config import BiLmConfig
 
-__all__ = ["TokenEncoder", "convolve"]
+__all__ = ["Affine", "TokenEncoder", "convolve"]
 
 
 class TokenEncoder(nn.Module):
@@ -33,13 +33,13 @@ class TokenEncoder(nn.Module):
         if tokens.n_characters:
             self.characters = nn.Parameter(torch.zeros(tokens.n_characters, tokens.char_dim))
             self.convolutions = nn.ModuleList(
-                _Affine(count, tokens.char_dim, width) for width, count in tokens.filters
+                Affine(count, tokens.char_dim, width) for width, count in tokens.filters
             )
             self.highways = nn.ModuleList(
                 _Highway(tokens.n_filters) for _ in range(tokens.n_highway)
             )
         self.projection = (
-            _Affine(config.lstm.projection_dim, tokens.n_features) if tokens.projected else None
+            Affine(config.lstm.projection_dim, tokens.n_features) if tokens.projected else None
         )
 
     def forward(self, words: Tensor | None, word_ids: Tensor | None = None) -> Tensor:
@@ -58,9 +58,7 @@ class TokenEncoder(nn.Module):
         if self.config.n_characters and words is not None:
             parts.append(self._characters(words))
         features = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        if self.projection is None:
-            return features
-        return torch.nn.functional.linear(features, self.projection.weight, self.projection.bias)
+        return features if self.projection is None else self.projection(features)
 
     def _characters(self, words: Tensor) -> Tensor:
         parameters = list(self.convolutions.parameters())
@@ -73,7 +71,7 @@ class TokenEncoder(nn.Module):
         return features
 
 
-class _Affine(nn.Module):
+class Affine(nn.Module):
     """A weight and a bias that start at zero: building a model draws no random numbers."""
 
     def __init__(self, *shape: int) -> None:
@@ -81,8 +79,12 @@ class _Affine(nn.Module):
         self.weight = nn.Parameter(torch.zeros(*shape))
         self.bias = nn.Parameter(torch.zeros(shape[0]))
 
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply rows with a matrix, (n, inputs) to (n, outputs)."""
+        return torch.nn.functional.linear(x, self.weight, self.bias)
 
-class _Highway(nn.Module):
+
+class _Highway(Affine):
     """y = g * relu(T x + a) + (1 - g) * x with g = sigmoid(G x + b) (Srivastava et al. 2015).
 
     `weight` holds T above G, so that one matrix product serves both. The gate is the one that
@@ -90,13 +92,11 @@ class _Highway(nn.Module):
     """
 
     def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(2 * dim, dim))
-        self.bias = nn.Parameter(torch.zeros(2 * dim))
+        super().__init__(2 * dim, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform features, (n, dim) to (n, dim)."""
-        both = torch.nn.functional.linear(x, self.weight, self.bias)
+        both = super().forward(x)
         transformed, gate = both.to(x.dtype).chunk(2, dim=1)  # autocast rounds products alone
         if torch.is_grad_enabled():
             return torch.lerp(x, transformed.relu(), gate.sigmoid())

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compute import recurrence as kernels
-from elmore.compute.recurrence import FORGET_BIAS, TABLE_BYTES, Clips, step_chunks
+from elmore.compute.recurrence import FORGET_BIAS, Clips
 from elmore.config import LstmConfig
+from elmore.nn.charcnn import Affine
 from elmore.nn.lstm_steps import LstmSteps, lstm_steps
 
-__all__ = ["Packing", "ProjectedLstm", "SharedProjection", "last_rows", "mixed_layers", "walk"]
+__all__ = ["Packing", "ProjectedLstm", "last_rows", "mixed_layers", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,6 @@ class ProjectedLstm(nn.Module):
         Returns:
             output in packed order (n_rows, dim), and the final cell state (batch, cells).
         """
-        if not torch.is_grad_enabled() and not rounded:
-            return self._run(inputs, rows, sizes, hidden, cell.clone())
         bfloat16 = torch.autocast(inputs.device.type, dtype=torch.bfloat16)
         with bfloat16 if rounded else contextlib.nullcontext():
             gates = torch.nn.functional.linear(inputs, self.input_weight, self.full_bias())
@@ -87,40 +86,11 @@ class ProjectedLstm(nn.Module):
         if rows is not None:
             gates = gates.index_select(0, rows)
         weights = (self.state_weight, self.projection)
+        if not torch.is_grad_enabled():  # nothing is kept for a backward pass
+            output, cell = gates.new_empty(len(gates), hidden.shape[1]), cell.clone()
+            lstm_steps(gates, sizes, *weights, hidden, cell, self.clips, output, rounded=rounded)
+            return output, cell
         output, cell = LstmSteps.apply(gates, sizes, *weights, hidden, cell, self.clips, rounded)  # type: ignore[no-untyped-call]  # torch leaves it so
-        return output, cell
-
-    def _run(
-        self,
-        inputs: Tensor,
-        rows: Tensor | None,
-        sizes: Sequence[int],
-        hidden: Tensor,
-        cell: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Run without gradients, the input gates of a few steps at a time."""
-        bias, width = self.full_bias(), len(self.bias)
-        n_rows = sum(sizes)
-        output = inputs.new_empty(n_rows, hidden.shape[1])
-        table = None
-        if rows is not None:
-            # Words repeat: with fewer distinct inputs than places, make their gates once.
-            if len(inputs) < n_rows and len(inputs) * width * 4 <= TABLE_BYTES:
-                table = torch.addmm(bias, inputs, self.input_weight.t())
-            else:
-                inputs, rows = inputs.index_select(0, rows), None
-        start = 0
-        for first, step, size in step_chunks(sizes, width):
-            chunk = slice(start, start + size)
-            if table is not None and rows is not None:
-                gates = table.index_select(0, rows[chunk])
-            else:
-                gates = torch.addmm(bias, inputs[chunk], self.input_weight.t())
-            weights = (self.state_weight, self.projection)
-            lstm_steps(gates, sizes[first:step], *weights, hidden, cell, self.clips, output[chunk])
-            start += size
-            # The next steps start from the last one here; their sentences are its first rows.
-            hidden = output[start - sizes[step - 1] : start]
         return output, cell
 
     def full_bias(self) -> Tensor:
@@ -190,22 +160,9 @@ def last_rows(sizes: Sequence[int], device: torch.device | None = None) -> Tenso
     return torch.from_numpy(starts[lengths - 1] + living).to(device)
 
 
-class SharedProjection(nn.Module):
-    """One linear layer for the outputs of both directions; it starts at zero."""
-
-    def __init__(self, config: LstmConfig) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(config.projection_dim, config.dim))
-        self.bias = nn.Parameter(torch.zeros(config.projection_dim))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Project outputs, (n, cells) to (n, projection_dim)."""
-        return torch.nn.functional.linear(x, self.weight, self.bias)
-
-
 def mixed_layers(
     stacks: Iterable[nn.ModuleList],
-    projection: SharedProjection,
+    projection: Affine,
     vectors: Tensor,
     index: Tensor,
     packing: Packing,
@@ -218,7 +175,7 @@ def mixed_layers(
 
     Args:
         stacks: the layers of the forward and of the backward direction.
-        projection: the layer after the last one.
+        projection: the layer after the last one, for the outputs of both directions.
         vectors: vectors of the distinct words, (n_words, dim).
         index: word of each place, (batch, time).
         packing: the plan of the batch.

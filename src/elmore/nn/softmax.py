@@ -23,7 +23,6 @@ __all__ = [
     "Negatives",
     "RowGradient",
     "SoftmaxLoss",
-    "adaptive_log_likelihoods",
     "adaptive_softmax",
     "draw_negatives",
     "full_softmax",
@@ -223,12 +222,23 @@ def adaptive_softmax(
     return LossResult(total, d_hidden, gradient)
 
 
-def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The log probability of each target under the full softmax, (n,), in double precision.
+def log_likelihoods(
+    hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, cutoffs: Sequence[int] = ()
+) -> Tensor:
+    """The log probability of each target, (n,), in double precision.
 
     Logits are made in blocks, never all of them, and summed up under a running maximum. Shapes are
-    those of `SoftmaxLoss`.
+    those of `SoftmaxLoss`; with `cutoffs` the softmax is that of `adaptive_softmax`.
     """
+    if cutoffs:
+        head, tails = _clusters(len(bias), cutoffs, hidden.device)
+        result = log_likelihoods(hidden, _head_targets(targets, cutoffs), weight[head], bias[head])
+        for start, end in tails:
+            members = ((targets >= start) & (targets < end)).nonzero().flatten()
+            result[members] += log_likelihoods(
+                hidden[members], targets[members] - start, weight[start:end], bias[start:end]
+            )
+        return result
     with torch.no_grad():
         n = len(hidden)
         largest = hidden.new_full((n,), -torch.inf)
@@ -251,21 +261,6 @@ def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tenso
                 total[rows] += logits.sub_(top[:, None]).exp_().sum(dim=1)
                 largest[rows] = top
         return (picked.double() - largest.double()) - total.log()
-
-
-def adaptive_log_likelihoods(
-    hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, cutoffs: Sequence[int]
-) -> Tensor:
-    """The log probability of each target under the adaptive softmax, (n,)."""
-    head, tails = _clusters(len(bias), cutoffs, hidden.device)
-    result = log_likelihoods(hidden, _head_targets(targets, cutoffs), weight[head], bias[head])
-    for start, end in tails:
-        members = ((targets >= start) & (targets < end)).nonzero().flatten()
-        if len(members):
-            result[members] += log_likelihoods(
-                hidden[members], targets[members] - start, weight[start:end], bias[start:end]
-            )
-    return result
 
 
 def _clusters(

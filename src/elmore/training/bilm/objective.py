@@ -15,7 +15,7 @@ from torch import Tensor
 from elmore.compute.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
 from elmore.nn.lstm import walk
-from elmore.nn.softmax import RowGradient, SoftmaxLoss, adaptive_log_likelihoods, log_likelihoods
+from elmore.nn.softmax import RowGradient, SoftmaxLoss, log_likelihoods
 from elmore.training.bilm.batches import LmBatch
 
 __all__ = ["Objective", "StepResult"]
@@ -190,9 +190,7 @@ class Objective:
         with torch.enable_grad():
             top, hidden, cell = self._read(d, batch, vectors, state, None)
         table = (top.detach(), targets, self.softmax_weight, self.softmax_bias)
-        if self.cutoffs:
-            return adaptive_log_likelihoods(*table, self.cutoffs), hidden, cell
-        return log_likelihoods(*table), hidden, cell
+        return log_likelihoods(*table, self.cutoffs), hidden, cell
 
     def _learn(
         self,

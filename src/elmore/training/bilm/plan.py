@@ -16,7 +16,7 @@ from elmore.base.machine import peak_memory
 from elmore.base.messages import readable_bytes, readable_time
 from elmore.config import count_parameters, weight_shapes
 from elmore.corpus.prepared import Prepared
-from elmore.nn.threads import one_thread, torch_workers
+from elmore.nn.threads import TorchWorkers, one_thread
 from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.distributed import Group
@@ -151,7 +151,7 @@ def make_plan(
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        group, workers = Group(device=device), torch_workers(threads)
+        group, workers = Group(device=device), TorchWorkers(threads)
         trainer = LmTrainer(recipe, Run(folder), prepared, 0, group, workers)
         trainer.step()  # the first one also reads the data and makes the optimizer's arrays
         seen, began = trainer.seen, time.perf_counter()

@@ -11,7 +11,7 @@ from elmore.corpus.prepared import Prepared
 from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
-from elmore.nn.threads import one_thread, torch_workers
+from elmore.nn.threads import TorchWorkers, one_thread
 from elmore.training.bilm.plan import Plan
 from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
@@ -117,7 +117,7 @@ def train_run(
     `start` are weights to start from. `plan` says in words what a new run will do, from the tokens
     per second of its first steps.
     """
-    trainer = LmTrainer(recipe, run, prepared, seed, group, torch_workers(threads), start)
+    trainer = LmTrainer(recipe, run, prepared, seed, group, TorchWorkers(threads), start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
     with run.locked() if group.main else nullcontext():
         planned = run.exists()
