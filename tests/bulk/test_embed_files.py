@@ -164,17 +164,6 @@ def test_kills_leave_no_trace_in_the_result(reference, model, corpus, tmp_path):
     assert survive(model, corpus, tmp_path / "out", reference, runs, random.Random(0)) >= 1
 
 
-@pytest.mark.slow
-def test_many_kills_leave_no_trace_in_the_result(reference, model, corpus, tmp_path):
-    rng = random.Random(1)
-    stopped = 0
-    for round_ in range(5):
-        runs = ["worker", "worker", signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
-        rng.shuffle(runs)
-        stopped += survive(model, corpus, tmp_path / str(round_), reference, runs, rng)
-    assert stopped >= 10
-
-
 # Without processes ------------------------------------------------------------------------------
 
 

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from reference import character_ids
 from torch import Tensor
 
-from elmore.compute import charcnn
-from elmore.compute.charcnn import FilterTables, constant_tail, groups_by_length
-from elmore.nn import charcnn as torch_charcnn
+from elmore.compute.charcnn import FilterTables, groups_by_length
 from elmore.nn.charcnn import convolve
 
 FILTERS = {"1..7": range(1, 8), "1..5": range(1, 6), "3": [3]}
@@ -99,41 +97,6 @@ def test_gradients_of_the_cropped_convolution(widths: list[int]) -> None:
     )
     for gradient, plain in zip(ours, expected, strict=True):
         torch.testing.assert_close(gradient, plain, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("widths", FILTERS.values(), ids=FILTERS)
-def test_one_column_fewer_is_wrong(widths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The window of padding alone takes part in the maximum, so the plan keeps no spare column."""
-    ids = words_of_all_lengths()
-    characters, filters, biases = make_weights(list(widths), torch.float64)
-    with torch.no_grad():
-        characters[-1], _ = 9, filters[-1].abs_()  # padding gives the largest value
-    expected = direct(ids, characters, filters, biases)
-    monkeypatch.setattr(charcnn, "_FEW_WORDS", 1)  # a group for every length
-    original = groups_by_length
-
-    def shorter(ids: np.ndarray, width: int) -> list[tuple[np.ndarray, int]]:
-        return [(m, columns - (columns > width)) for m, columns in original(ids, width)]
-
-    monkeypatch.setattr(torch_charcnn, "groups_by_length", shorter)
-    wrong = (convolve(ids, characters, filters, biases) - expected).abs().amax(dim=1) > 1e-6
-    assert wrong.float().mean() > 0.7
-
-
-@pytest.mark.parametrize("few", [1, 3, 100])
-def test_any_grouping(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charcnn, "_FEW_WORDS", few)
-    monkeypatch.setattr(charcnn, "_WORDS_AT_ONCE", 7 * few)
-    ids = words_of_all_lengths()
-    parts = make_weights([1, 2, 3], torch.float64)
-    torch.testing.assert_close(convolve(ids, *parts), direct(ids, *parts), rtol=1e-12, atol=1e-12)
-
-
-def test_few_words_share_a_group() -> None:
-    ids = words_of_all_lengths()[:10].numpy()
-    assert len(groups_by_length(ids, 3)) == 1
-    lengths = len(set(constant_tail(ids).tolist()))
-    assert len(groups_by_length(np.tile(ids, (20, 1)), 3)) == lengths > 1
 
 
 @given(

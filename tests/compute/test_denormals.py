@@ -40,14 +40,9 @@ def product() -> np.ndarray:
 
 def gates_forward() -> np.ndarray:
     """The forget gate, sigmoid(0), halves the cell."""
-    gates, cell, output, kept, squashed = (
-        array(0, 0, 0, 0),
-        array(TINY),
-        array(1),
-        array(1),
-        array(1),
-    )
-    MODULE.lstm_forward(at(output), at(gates), at(cell), at(kept), at(squashed), 3.0, 1, 1)
+    gates, cell, output, kept, tanh_cell = map(array, (0, TINY, 1, 1, 1))
+    gates = array(0, 0, 0, 0)
+    MODULE.lstm_forward(at(output), at(gates), at(cell), at(kept), at(tanh_cell), 3.0, 1, 1)
     return cell
 
 

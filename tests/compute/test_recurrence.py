@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -182,28 +180,3 @@ def test_float32_is_as_near_to_float64_as_torch(
     # On a lucky draw torch's own error is below one unit in the last place.
     floor = float(double.abs().max()) * 2.0**-23
     assert ours <= 4 * max(own, floor)
-
-
-def test_precisions_cost_what_they_should(instruction_set: str, tmp_path: Path) -> None:
-    """A contractive model: float16 within 1e-2 of the largest value, int8 within a tenth."""
-    config, weights = contractive(64, 16, 0)
-    words = np.random.default_rng(0).integers(1, 21, (30, 50)).astype(np.int32)
-    index, counts = np.arange(30).reshape(2, 15), np.array([15, 9])
-    results = {}
-    for kind in KINDS:
-        arrays = BiLmArrays(
-            config,
-            lambda name, kind=kind: (
-                stored(weights[name], kind)
-                if weights[name].ndim == 2 and name != "tokens.characters"
-                else Stored(weights[name])
-            ),
-        )
-        state = zero_state(config, 2)
-        vectors = arrays.tokens(words, None)
-        results[kind] = arrays.contextualize(vectors, index, counts, state)[0]
-    exact = results["float32"]
-    largest = float(np.abs(exact).max())
-    for kind, bound in (("float16", 1e-2), ("int8", 0.1)):
-        error = float(np.abs(results[kind] - exact).max())
-        assert 0 < error < bound * largest

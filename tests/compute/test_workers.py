@@ -11,9 +11,7 @@ import time
 import pytest
 import torch
 
-from elmore.base.machine import available_threads
 from elmore.compute.workers import Workers
-from elmore.errors import ConfigError
 from elmore.nn.threads import TorchWorkers
 
 
@@ -45,12 +43,6 @@ def test_threads_of_the_caller_are_left_alone() -> None:
         torch.set_num_threads(before)
 
 
-def test_workers_share_the_processors() -> None:
-    assert TorchWorkers(1).run([torch.get_num_threads]) == [1]
-    assert TorchWorkers(2).run([torch.get_num_threads] * 2) == [1, 1]
-    assert Workers().threads == available_threads() >= 1
-
-
 def test_an_error_of_a_job_is_raised_and_the_workers_go_on() -> None:
     workers = Workers(2)
 
@@ -75,11 +67,6 @@ def test_threads_end_with_their_workers() -> None:
         assert not thread.is_alive()
 
 
-def test_no_threads_are_refused() -> None:
-    with pytest.raises(ConfigError, match="threads=0; use 1 or more"):
-        Workers(0)
-
-
 def test_sharing_takes_back_what_nobody_began() -> None:
     workers = Workers(2)
     release, begun = threading.Event(), threading.Semaphore(0)
@@ -99,14 +86,6 @@ def test_sharing_takes_back_what_nobody_began() -> None:
     release.set()
     for hog in hogs:
         hog.join(10)
-
-
-def test_sharing_keeps_the_order_and_raises() -> None:
-    workers = Workers(2)
-    assert workers.share([lambda k=k: k for k in range(7)]) == list(range(7))
-    assert workers.share([]) == []
-    with pytest.raises(ZeroDivisionError):
-        workers.share([lambda: 1, lambda: 1 // 0])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

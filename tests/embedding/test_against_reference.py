@@ -106,14 +106,6 @@ def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(mine, other, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_token_vectors(name: str, tmp_path: Path) -> None:
-    elmo, weights, words = load(tmp_path, MODELS[name])
-    tokens = [*TEXT, "<S>", "</S>", "", "\ud800", "x" * 60, "é" * 30]
-    expected = ReferenceElmo(MODELS[name], weights, words).token_vectors(tokens)
-    np.testing.assert_allclose(elmo.engine.token_vectors(tokens), expected, **close)
-
-
 # A GPU of which only the name is there: the same modules, on the CPU ------------------------------
 
 

@@ -82,11 +82,6 @@ def test_it_predicts_english_better_than_noise(english):
     assert perplexity(english, text).mean < 200 < perplexity(english, shuffled).mean
 
 
-def test_it_knows_likely_words(english):
-    found = substitutes(english, "She opened the window and looked out .".split(), 3, k=30)
-    assert {"door", "window", "gate", "box"} & {word for word, _ in found}
-
-
 def test_it_stays_sane_on_long_input(english):
     """Running text as one sequence: no stretch is much worse than the same words in short pieces.
 

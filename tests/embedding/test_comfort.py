@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from elmore import Elmo, cosine
-from elmore.errors import ConfigError, MissingExtra
+from elmore.errors import ConfigError
 
 GUITAR = "A man is playing a guitar on the street."
 MUSIC = "Someone plays the guitar outside."
@@ -105,13 +102,3 @@ def test_a_table_of_sentences(tiny_elmo: Elmo) -> None:
     table = tiny_elmo.to_pandas(["It fell .", "Yes ."], pool="max")
     assert [*table.index] == ["It fell .", "Yes ."]
     np.testing.assert_allclose(table.loc["Yes ."], tiny_elmo.encode("Yes .", pool="max"), atol=1e-6)
-
-
-def test_pandas_is_named_if_it_is_missing(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match=r"to_pandas needs pandas; install elmore\[sklearn\]"):
-        tiny_elmo.to_pandas("It fell .")
-
-
-def test_batch_tokens_of_load(tiny_folder: Path) -> None:
-    assert Elmo.load(tiny_folder, batch_tokens=7).engine.batch_tokens == 7

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_models import SENTENCES, make_checkpoint, make_options
+from small_models import SENTENCES
 
 import elmore
 from elmore import Elmo, SentenceLayers
@@ -74,26 +74,6 @@ def test_a_huge_token_is_cut_as_published(tiny_elmo: Elmo) -> None:
     [vectors] = tiny_elmo.embed([["x" * 10_000, "y"]], tokenized=True)
     assert same([vectors], tiny_elmo.embed([["x" * 48, "y"]], tokenized=True))
     assert not same([vectors], tiny_elmo.embed([["x" * 47, "y"]], tokenized=True))
-
-
-@pytest.mark.parametrize(
-    "token", ["", "\0", "\ud800", "a b", "\n", "\u200b", "e\u0301", "👩‍👩‍👧", "<UNK>", "<pad>"]
-)
-def test_any_token_is_taken_as_it_is(tiny_elmo: Elmo, token: str) -> None:
-    [result] = tiny_elmo.layers([["a", token]], tokenized=True)
-    assert result.tokens == ("a", token)
-    assert result.values.shape == (3, 2, 32)
-    assert np.isfinite(result.values).all()
-
-
-def test_marker_words_are_the_markers(tiny_elmo: Elmo) -> None:
-    """As in the original programs, the vector of the word <S> is that of the added marker."""
-    outer = tiny_elmo.layer(dropout=0, keep_boundaries=True)
-    [whole] = outer(outer.batch([[]]))
-    begin, end = tiny_elmo.engine.token_vectors(["<S>", "</S>"])
-    [result] = tiny_elmo.layers([["<S>", "</S>"]], tokenized=True)
-    np.testing.assert_allclose(result.values[0, :, :16], [begin, end], atol=1e-6)
-    assert whole.shape == (1, 2, 32)
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -414,29 +394,7 @@ def test_warm_start_is_the_state_after_the_burn_in_text(
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_a_stored_start_state_is_kept_when_it_is_not_used(
-    tiny_checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    Elmo(tiny_checkpoint, start="warm").save(tmp_path / "a")
-    Elmo.load(tmp_path / "a").save(tmp_path / "b")
-    first, second = (Elmo.load(tmp_path / name, start="warm").embed("She fell .") for name in "ab")
-    np.testing.assert_array_equal(first, second)
-
-
 # Copies ------------------------------------------------------------------------------------------
-
-
-def test_a_word_model(tmp_path: Path) -> None:
-    words = ["<S>", "</S>", "<UNK>", "fell"]
-    elmo = Elmo(make_checkpoint(tmp_path / "files", make_options(n_words=4), words))
-    table = elmo.engine.token_vectors(["fell", "unknown", "<UNK>"])
-    np.testing.assert_array_equal(table[1], table[2])
-    assert not np.array_equal(table[0], table[1])
-    elmo.save(tmp_path / "model")
-    loaded = Elmo.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.embed("She fell ."), elmo.embed("She fell ."))
-    assert loaded.checkpoint.vocabulary is not None
-    assert loaded.checkpoint.vocabulary.words == tuple(words)
 
 
 def test_a_tensor_that_does_not_fit_the_config_is_refused(

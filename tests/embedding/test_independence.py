@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
 from elmore.embedding import stream as stream_module
@@ -21,19 +19,6 @@ token = st.sampled_from(["the", "schools", ",", "fell", "naïve", "狐", "x" * 6
 sentence = st.lists(token, max_size=14)
 sentences = st.lists(sentence, min_size=1, max_size=9)
 modest = settings(max_examples=25)
-
-
-@pytest.fixture(scope="module")
-def other_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
-    """The paths that the usual model does not take."""
-    path, words = tmp_path_factory.mktemp("models"), ["<S>", "</S>", "<UNK>", "the", ",", "fell"]
-    return {
-        "words": make_checkpoint(path / "a", make_options(n_words=6), words),
-        "one way": make_checkpoint(path / "b", make_options(bidirectional=False)),
-        "no projection": make_checkpoint(
-            path / "c", make_options(16, 16, 3, activation="tanh", n_highway=0)
-        ),
-    }
 
 
 def assert_close(ours: list[np.ndarray], expected: list[np.ndarray]) -> None:
@@ -95,24 +80,6 @@ def test_threads(by_threads: list[Elmo], rows: list[list[str]]) -> None:
         assert_close(found, one)
 
 
-@settings(max_examples=10)
-@given(sentences, st.integers(1, 60))
-@pytest.mark.parametrize("name", ["words", "one way", "no projection"])
-def test_other_models(
-    other_models: dict[str, Checkpoint], name: str, rows: list[list[str]], budget: int
-) -> None:
-    elmo = Elmo(other_models[name], threads=2)
-    expected = one_by_one(elmo, rows)
-    assert_close(list(elmo.pipe(rows, tokenized=True, batch_tokens=budget)), expected)
-
-
-@settings(max_examples=10)
-@given(sentences)
-def test_warm_start(tiny_checkpoint: Checkpoint, rows: list[list[str]]) -> None:
-    elmo = Elmo(tiny_checkpoint, start="warm", threads=1)
-    assert_close(elmo.embed(rows, tokenized=True), one_by_one(elmo, rows))
-
-
 def test_windows_of_a_stream_leave_no_trace(
     tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,18 +101,6 @@ def test_long_sentence(tiny_elmo: Elmo) -> None:
     dim = tiny_elmo.config.lstm.projection_dim
     np.testing.assert_allclose(long[:4, :dim], short[:, :dim], atol=TOLERANCE)
     assert np.abs(long[:4, dim:] - short[:, dim:]).max() > 1e-2
-
-
-def test_a_default_type_of_the_program_changes_nothing(tiny_elmo: Elmo) -> None:
-    rows = [["the", "schools"], ["fell"] * 9]
-    expected = list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=4))
-    torch.set_default_dtype(torch.float64)
-    try:
-        found = list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=4))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert all(vectors.dtype == np.float32 for vectors in found)
-    assert_close(found, expected)
 
 
 def test_a_window_with_one_long_row(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from elmore import Elmo
-from elmore.embedding.inputs import sentences_of
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.language_model.likely_words import next_words
@@ -141,16 +140,6 @@ def test_a_name_where_a_model_belongs() -> None:
     for call in (perplexity, score, next_words):
         with pytest.raises(ConfigError, match="elmo='english' is not a loaded model"):
             call("english", ["It fell ."])  # type: ignore[operator]
-
-
-def test_a_series_and_other_lists_are_taken(tiny_elmo: Elmo) -> None:
-    pandas = pytest.importorskip("pandas")
-    column = pandas.DataFrame({"text": ["She fell .", "It rose ."]})["text"]
-    assert len(tiny_elmo.embed(column)) == 2
-    with pytest.raises(ConfigError, match="got a table where sentences belong"):
-        tiny_elmo.encode(column.to_frame())
-    lines = iter(["She fell ."])
-    assert len(list(sentences_of(lines, False, tiny_elmo.tokenize))) == 1
 
 
 # Pickles and copies -------------------------------------------------------------------------------

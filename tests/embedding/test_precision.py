@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,12 +35,6 @@ def layers(elmo: Elmo) -> list[np.ndarray]:
 
 def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
     return max(float(np.abs(x - y).max()) for x, y in zip(a, b, strict=True))
-
-
-@pytest.mark.parametrize(("precision", "most"), [("float16", 0.02), ("int8", 0.5)])
-def test_fewer_bits_cost_little(checkpoint: Checkpoint, precision: str, most: float) -> None:
-    exact, cheap = layers(Elmo(checkpoint)), layers(Elmo(checkpoint, precision=precision))
-    assert 0 < difference(exact, cheap) < most  # of values up to 6
 
 
 @needs_native
@@ -146,26 +139,6 @@ def test_int8_folders_that_lie(
     for precision in (None, "float32"):
         with pytest.raises(FormatError, match=message):
             Elmo.load(tmp_path / "cheap", precision=precision)  # type: ignore[arg-type]
-
-
-def test_a_mixed_folder_is_brought_to_one_precision(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    Elmo(checkpoint).save(tmp_path / "cheap", precision="int8")
-    expected = layers(Elmo.load(tmp_path / "cheap"))
-
-    def widen(tensors: dict[str, np.ndarray]) -> None:
-        scales = tensors.pop(f"{NAME}.scales")
-        tensors[NAME] = tensors[NAME].astype(np.float32) * scales[:, None]
-
-    change_model(tmp_path / "cheap", widen)
-    assert difference(layers(Elmo.load(tmp_path / "cheap")), expected) < 0.05
-
-
-@needs_native
-def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
-    before = threading.active_count()
-    elmo = Elmo(checkpoint, threads=2)
-    elmo.embed(BUSY, tokenized=True)
-    assert threading.active_count() == before
 
 
 @needs_native

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_models import SENTENCES
 
 from elmore import Elmo
 from elmore.embedding import engine
@@ -18,15 +17,6 @@ A, B, C = ["One", "row"], ["another", "of", "three"], ["last"]
 def state(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
     assert stream.state is not None
     return stream.state.hidden.copy(), stream.state.cell.copy()
-
-
-def test_the_first_batch_is_fresh_and_the_second_is_not(tiny_elmo: Elmo) -> None:
-    with tiny_elmo.stateful() as stream:
-        first, second = stream.embed([A], tokenized=True)[0], stream.embed([A], tokenized=True)[0]
-    assert stream.state is None  # leaving the block forgets
-    fresh = tiny_elmo.embed([A], tokenized=True)[0]
-    np.testing.assert_allclose(first, fresh, atol=1e-5)
-    assert np.abs(second - fresh).max() > 1e-3
 
 
 def test_rows_go_on_where_the_same_row_ended(tiny_elmo: Elmo) -> None:
@@ -54,23 +44,6 @@ def test_smaller_and_larger_batches(tiny_elmo: Elmo) -> None:
     np.testing.assert_allclose(results[2], tiny_elmo.embed([C], tokenized=True)[0], atol=1e-5)
 
 
-def test_an_empty_sentence_still_reads_its_markers(tiny_elmo: Elmo) -> None:
-    stream = tiny_elmo.stateful()
-    [result] = stream.layers([[]], tokenized=True)
-    assert result.values.shape == (3, 0, 32)
-    assert np.abs(state(stream)[1]).max() > 0
-
-
-def test_a_batch_without_rows_changes_nothing(tiny_elmo: Elmo) -> None:
-    stream = tiny_elmo.stateful()
-    assert stream.embed([]) == []
-    assert stream.state is None
-    stream.embed([A], tokenized=True)
-    before = state(stream)
-    assert stream.embed([], tokenized=True) == []
-    np.testing.assert_array_equal(state(stream)[1], before[1])
-
-
 def test_reset(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
     stream.embed([A, B], tokenized=True)
@@ -91,16 +64,6 @@ def test_reset(tiny_elmo: Elmo) -> None:
     np.testing.assert_allclose(stream.embed([C], tokenized=True)[0], fresh, atol=1e-5)
 
 
-def test_text_and_tokens(tiny_elmo: Elmo) -> None:
-    one, two = tiny_elmo.stateful(), tiny_elmo.stateful()
-    for text in ("It fell.", "It rose again."):
-        [layers] = one.layers([text])
-        assert layers.spans is not None
-        tokens = tiny_elmo.tokenize(text).tokens
-        np.testing.assert_allclose(layers.mix(), two.embed([tokens], tokenized=True)[0], atol=1e-5)
-        assert layers.tokens == tokens
-
-
 def test_a_warm_model_starts_warm(tiny_checkpoint: Checkpoint) -> None:
     elmo = Elmo(tiny_checkpoint, start="warm")
     stream = elmo.stateful()
@@ -110,15 +73,6 @@ def test_a_warm_model_starts_warm(tiny_checkpoint: Checkpoint) -> None:
             assert np.allclose(ours, plain, atol=1e-5) == (round_ == 0)
     stream.reset([0])
     np.testing.assert_allclose(stream.embed([A], tokenized=True)[0], expected[0], atol=1e-5)
-
-
-def test_carrying_does_not_touch_the_model(tiny_elmo: Elmo) -> None:
-    before = tiny_elmo.embed(SENTENCES, tokenized=True)
-    stream = tiny_elmo.stateful()
-    for _ in range(3):
-        stream.embed(SENTENCES, tokenized=True)
-    for ours, plain in zip(tiny_elmo.embed(SENTENCES, tokenized=True), before, strict=True):
-        np.testing.assert_allclose(ours, plain, atol=1e-6)
 
 
 def test_long_input(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,20 +35,6 @@ def published(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return DATA / request.param
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("고양이가 집에서 잠을 잔다.", "고양이가 집에서 잠을 잔다 ."),
-        ("Der Zug fährt um 9:30 nach „Köln“?", "Der Zug fährt um 9:30 nach „ Köln “ ?"),
-    ],
-)
-def test_languages_with_spaces(published: Any, text: str, tokens: str) -> None:
-    elmo = Elmo.load(published, tokenizer="unicode")
-    layers = no_warnings(lambda: elmo.layers(text))
-    assert " ".join(layers.tokens) == tokens
-    assert [text[a:b] for a, b in layers.spans] == list(layers.tokens)
-
-
 @pytest.mark.parametrize("words", [CHINESE, THAI], ids=["Chinese", "Thai"])
 def test_languages_that_need_a_segmenter(published: Any, words: dict[str, list[str]]) -> None:
     [(text, tokens)] = words.items()
@@ -99,11 +85,6 @@ def test_one_warning_says_what_was_assumed_and_how_to_choose(tmp_path: Path) -> 
     no_warnings(
         lambda: Elmo.load(write_pair(tmp_path, make_options()), tokenizer="ptb").embed("a b")
     )
-
-
-def test_the_english_model_does_not_warn() -> None:
-    elmo = Elmo.load()
-    assert no_warnings(lambda: elmo.tokenize("It's.")).tokens[0] == "It"
 
 
 def test_files_with_the_names_of_the_english_models_are_known(tmp_path: Path) -> None:

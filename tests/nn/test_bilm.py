@@ -66,21 +66,6 @@ def test_building_a_model_draws_no_random_numbers(tiny_elmo: Elmo) -> None:
     assert random.getstate() == before[2]
 
 
-def test_random_weights_depend_on_the_generator_alone(tiny_elmo: Elmo) -> None:
-    def weights(seed: int) -> dict[str, torch.Tensor]:
-        bilm = BiLm(tiny_elmo.config)
-        initialise(bilm, np.random.default_rng(seed))
-        return {name: weight.detach() for name, weight in bilm.named_parameters()}
-
-    first, second, other = weights(3), weights(3), weights(4)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not torch.equal(first["tokens.characters"], other["tokens.characters"])
-    matrices = [weight for weight in first.values() if weight.dim() > 1]
-    assert all(weight.std() > 0 for weight in matrices)
-    gate = first["tokens.highways.0.bias"].chunk(2)[1]
-    assert (gate == -2).all()
-
-
 def run(
     elmo: Elmo, sentences: list[list[str]], state: BiLmState | None = None
 ) -> tuple[torch.Tensor, BiLmState]:
@@ -89,12 +74,6 @@ def run(
     with torch.no_grad():
         layers, after = layer.bilm(batch.words, batch.index, batch.lengths, state)
     return layers.values, after
-
-
-def test_layer_zero_is_the_token_vector_for_both_directions(tiny_elmo: Elmo) -> None:
-    values, _ = run(tiny_elmo, [["One", "word"]])
-    vectors = tiny_elmo.engine.token_vectors(["<S>", "One", "word", "</S>"])
-    np.testing.assert_allclose(values[0, 0], np.concatenate([vectors] * 2, axis=1), atol=1e-6)
 
 
 def test_beyond_the_end_of_a_sentence_all_layers_are_zero(tiny_elmo: Elmo) -> None:
@@ -137,19 +116,6 @@ def test_gradients_and_no_gradients_compute_the_same(tiny_elmo: Elmo) -> None:
     torch.testing.assert_close(state.cell.detach(), same.cell, atol=2e-6, rtol=1e-5)
 
 
-def test_long_input_is_cut_into_pieces_without_a_trace(
-    tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, after = run(tiny_elmo, SENTENCES)
-    monkeypatch.setattr("elmore.compute.recurrence._GATE_BYTES", 1)  # one step at a time
-    steps, state = run(tiny_elmo, SENTENCES)
-    torch.testing.assert_close(steps, whole, atol=2e-6, rtol=1e-5)
-    torch.testing.assert_close(state.hidden, after.hidden, atol=2e-6, rtol=1e-5)
-    monkeypatch.setattr("elmore.nn.lstm.TABLE_BYTES", 0)  # no table of the distinct words
-    steps, _ = run(tiny_elmo, SENTENCES)
-    torch.testing.assert_close(steps, whole, atol=2e-6, rtol=1e-5)
-
-
 def test_packing() -> None:
     packing = Packing.plan(torch.tensor([2, 0, 3, 1]), 3)
     assert packing.sizes == (3, 2, 1)
@@ -171,17 +137,3 @@ def test_a_row_without_any_token_keeps_its_state(tiny_elmo: Elmo) -> None:
     assert torch.equal(after.cell[:, :, 1], state.cell[:, :, 1])
     assert not torch.equal(after.cell[:, :, 0], state.cell[:, :, 0])
     assert (layers.values[:, 1] == 0).all()
-
-
-def test_changed_weights_are_seen_at_once(tiny_elmo: Elmo) -> None:
-    """The tables of the token layer never outlive the weights that they were made of."""
-    layer = tiny_elmo.layer()
-    batch = layer.batch([["word"]])
-    with torch.no_grad():
-        before = layer.bilm.tokens(batch.words)
-        layer.bilm.tokens.characters += 0.1
-        changed = layer.bilm.tokens(batch.words)
-        layer.bilm.tokens.characters -= 0.1
-        restored = layer.bilm.tokens(batch.words)
-    assert not torch.allclose(before, changed, atol=1e-3)
-    torch.testing.assert_close(before, restored, atol=1e-5, rtol=1e-5)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +9,7 @@ import pytest
 import torch
 from small_models import SENTENCES, make_checkpoint, make_options
 
-from elmore import Elmo, ElmoLayer
+from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 
@@ -77,27 +74,6 @@ def test_a_frozen_bilm_learns_nothing(tiny_elmo: Elmo) -> None:
     layer(layer.batch(PAIR))[0].sum().backward()
     assert all(p.grad is None and not p.requires_grad for p in layer.bilm.parameters())
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.mixes.parameters())
-
-
-@pytest.mark.parametrize("trainable", [True, False])
-def test_a_frozen_bilm_runs_without_gradients(tiny_elmo: Elmo, trainable: bool) -> None:
-    """The fast paths are those without."""
-    layer = tiny_elmo.layer(dropout=0, trainable_bilm=trainable)
-    modes: list[bool] = []
-    layer.bilm.register_forward_pre_hook(lambda *_: modes.append(torch.is_grad_enabled()))
-    layer(layer.batch(PAIR))
-    assert modes == [trainable]
-    with torch.no_grad():
-        layer(layer.batch(PAIR))
-    assert modes == [trainable, False]
-
-
-def test_every_parameter_of_a_trainable_bilm_learns(tiny_elmo: Elmo) -> None:
-    layer = tiny_elmo.layer(dropout=0, trainable_bilm=True)
-    layer(layer.batch(SENTENCES))[0].square().sum().backward()
-    for name, parameter in layer.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
 
 
 def test_training_the_layer_does_not_change_the_model(tiny_elmo: Elmo) -> None:
@@ -177,48 +153,3 @@ def test_refusals(tiny_elmo: Elmo) -> None:
         tiny_elmo.layer(n_mixes=0)
     with pytest.raises(ConfigError, match=r"dropout=1\.0"):
         tiny_elmo.layer(dropout=1.0)
-
-
-DDP = """
-import json, sys, os
-import torch
-import torch.distributed as dist
-from elmore import Elmo
-rank, store, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-layer = Elmo.load(folder, threads=1).layer(n_mixes=2, dropout=0, trainable_bilm=True)
-model = torch.nn.parallel.DistributedDataParallel(layer)
-sentences = [[["rank", "zero"]], [["rank", "one", "reads", "more"]]][rank]
-first, second = model(layer.batch(sentences))
-(first.sum() + second.square().sum()).backward()
-sums = {name: p.grad.double().abs().sum().item() for name, p in layer.named_parameters()}
-print(json.dumps(sums), flush=True)
-dist.barrier()
-dist.destroy_process_group()
-os._exit(0)  # gloo's own threads now and then abort the ordinary way out
-"""
-
-
-def test_two_processes_average_their_gradients(tiny_folder: Path, tmp_path: Path) -> None:
-    script = tmp_path / "ddp.py"
-    script.write_text(DDP)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(tmp_path / "store"), str(tiny_folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [p.returncode for p in processes] == [0, 0], outputs
-    first, second = (json.loads(out.strip().split("\n")[-1]) for out, _ in outputs)
-    assert first == second
-    layer: ElmoLayer = Elmo.load(tiny_folder).layer(n_mixes=2, dropout=0, trainable_bilm=True)
-    for sentences in ([["rank", "zero"]], [["rank", "one", "reads", "more"]]):
-        one, two = layer(layer.batch(sentences))
-        ((one.sum() + two.square().sum()) / 2).backward()
-    for name, parameter in layer.named_parameters():
-        assert first[name] == pytest.approx(parameter.grad.double().abs().sum().item(), rel=1e-4)

@@ -33,10 +33,6 @@ def test_softmax_of_the_scores_times_gamma(scores: list[float], gamma: float) ->
         np.testing.assert_allclose(mix(layers).detach(), expected, atol=1e-6)
 
 
-def test_it_starts_as_the_mean() -> None:
-    np.testing.assert_allclose(ScalarMix(3)(LAYERS).detach(), LAYERS.mean(dim=0), atol=1e-6)
-
-
 def test_one_layer_alone_with_scores_of_ninety_billion() -> None:
     mix = ScalarMix(3, initial=[-9e10, 1, -9e10])
     np.testing.assert_array_equal(mix(LAYERS).detach(), LAYERS[1])
@@ -61,14 +57,6 @@ def test_padding_does_not_count_in_a_layer_norm() -> None:
     for kind in ("batch", "sentence"):
         mix = ScalarMix(3, layer_norm=kind)
         torch.testing.assert_close(mix(noisy, MASK)[MASK], mix(LAYERS, MASK)[MASK])
-
-
-def test_only_the_norm_of_the_batch_depends_on_the_neighbours() -> None:
-    """C5: the one of a sentence does not."""
-    for kind, alike in (("sentence", True), ("batch", False)):
-        mix = ScalarMix(3, layer_norm=kind)
-        alone, together = mix(LAYERS[:, :1], MASK[:1])[0], mix(LAYERS, MASK)[0]
-        assert torch.allclose(alone, together, atol=1e-5) == alike
 
 
 def test_penalty_and_its_gradient() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.errors import ConfigError
 from elmore.text.batching import TokenIndexer, plan_batches
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
@@ -31,11 +29,6 @@ def test_the_plan(lengths: list[int], batch_tokens: int) -> None:
     for batch, following in itertools.pairwise(plan):  # no room was left unused
         assert (len(batch) + 1) * (lengths[batch[0]] + 2) > batch_tokens
         assert len(following)
-
-
-def test_no_budget() -> None:
-    with pytest.raises(ConfigError, match="batch_tokens=0"):
-        plan_batches([1], batch_tokens=0)
 
 
 @given(sentences)
@@ -63,20 +56,6 @@ def test_rows_of_a_word_table(rows: list[list[str]]) -> None:
     for row, tokens in enumerate(rows):
         ids = batch.word_ids[batch.index[row, : batch.lengths[row]]]
         np.testing.assert_array_equal(ids, vocabulary.encode(["<S>", *tokens, "</S>"]))
-
-
-def test_both_kinds_of_ids_and_given_positions() -> None:
-    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "b"])
-    batch = TokenIndexer(ByteAlphabet(8), vocabulary).batch([["b", "c"], ["b"]], [7, 3])
-    assert batch.words is not None
-    assert batch.words.shape == (4, 8)
-    assert batch.word_ids.tolist() == [0, 1, 3, 2]
-    assert batch.positions.tolist() == [7, 3]
-
-
-def test_a_model_reads_something() -> None:
-    with pytest.raises(ConfigError, match="give an alphabet or a vocabulary"):
-        TokenIndexer(None)
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=2, max_size=8))

@@ -60,10 +60,6 @@ def test_cut_tokens_are_counted(tokens: list[str]) -> None:
     assert alphabet.count_cut(tokens) == expected
 
 
-def test_markers_are_never_cut() -> None:
-    assert ByteAlphabet(3).count_cut(["<S>", "</S>", "a", "ab"]) == 1
-
-
 def test_a_row_needs_room() -> None:
     with pytest.raises(ConfigError, match="max_chars=2 leaves no room"):
         ByteAlphabet(2)

@@ -15,7 +15,7 @@ from elmore.text.characters import ByteAlphabet
 from elmore.text.reading import (
     Counts,
     Reading,
-    SentenceReader,
+    TextFiles,
     check_inputs,
     check_rereadable,
     json_records,
@@ -63,10 +63,10 @@ def test_lines_that_are_not_utf8(
 ) -> None:
     counts = Counts()
     data = b"a\nb\xff\r\nc"
-    assert list(Reading(errors=errors).texts(io.BytesIO(data), "x", counts)) == texts
+    assert [t for _, t in TextFiles(errors=errors).texts(io.BytesIO(data), "x", counts)] == texts
     assert counts == Counts(replaced=replaced, skipped=skipped)
     with pytest.raises(InputError, match=r"^x:2: invalid UTF-8 at byte 1 of the line.*--errors"):
-        list(Reading().texts(io.BytesIO(data), "x", counts))
+        list(TextFiles().texts(io.BytesIO(data), "x", counts))
 
 
 def test_sentences_cross_lines_but_not_blank_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,23 +74,23 @@ def test_sentences_cross_lines_but_not_blank_lines(monkeypatch: pytest.MonkeyPat
     expected = ["One is\nhere.", "Two", "is there.", "It\nends"]
     for paragraph in (1 << 16, 5):  # however early a paragraph is searched
         monkeypatch.setattr(module, "_PARAGRAPH", paragraph)
-        found = Reading(split_sentences=True).texts(io.BytesIO(text), "x", Counts())
-        assert list(found) == expected
+        found = TextFiles(split_sentences=True).texts(io.BytesIO(text), "x", Counts())
+        assert list(found) == list(enumerate(expected, 1))
 
 
 def test_files_are_read_for_a_model_and_counted(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(gzip.compress(b"It fell.\n\n"))
     (tmp_path / "b").write_text("incomprehensibilities x\n")
-    reader = SentenceReader(Reading(), ByteAlphabet(12))
     counts = Counts()
-    found = list(reader.read([str(tmp_path / "a"), str(tmp_path / "b")], counts))
+    inputs = [str(tmp_path / name) for name in "ab"]
+    found = list(TextFiles().read(inputs, counts, ByteAlphabet(12)))
     assert [(text, sentence.tokens) for text, sentence in found] == [
         ("It fell.", ("It", "fell", ".")),
         ("", ()),
         ("incomprehensibilities x", ("incomprehensibilities", "x")),
     ]
     assert counts == Counts(sentences=3, tokens=5, empty=1, cut=1)
-    list(SentenceReader(Reading(), None).read([str(tmp_path / "b")], words := Counts()))
+    list(TextFiles().read(inputs, words := Counts()))
     assert words.cut == 0
 
 
@@ -125,7 +125,6 @@ def test_inputs_are_checked_before_any_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "JSONDecodeError"),
         ("[]", "TypeError"),
         ("{}", "KeyError"),
         ('{"word": 3}', "AttributeError"),

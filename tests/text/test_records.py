@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import ConfigError, InputError
-from elmore.text.reading import Counts, Reading, SentenceReader
-from elmore.text.records import Records, Text, table_rows
+from elmore.text.reading import Counts, TextFiles
+from elmore.text.records import Text, record_texts, table_rows
 
 
-def read(data: str, name: str = "stdin", reading: Reading | None = None, **where) -> list[Text]:
-    stream = io.BytesIO(data.encode())
-    return list((reading or Reading()).texts(stream, name, Counts(), Records(**where)))
+def read(data: str, name: str = "stdin", **options) -> list[Text]:
+    found = TextFiles(**options).texts(io.BytesIO(data.encode()), name, Counts())
+    return [text for _, text in found]
 
 
 def test_a_field_of_json_lines():
     data = '{"id": 12345678901234567890, "t": "It fell ."}\n\n{"t": null}\n'
     data += '{"t": ["2-(4 x) acid", "."]}\n'
-    assert read(data, field="t") == ["It fell .", "", ("2-(4 x) acid", ".")]
+    assert read(data, name="x.ndjson", column="t") == ["It fell .", "", ("2-(4 x) acid", ".")]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_field_of_json_lines():
 )
 def test_a_line_without_the_field(line, problem):
     with pytest.raises(InputError, match=problem) as error:
-        read('{"t": "x"}\n' + line, name="data.jsonl", field="t")
+        read('{"t": "x"}\n' + line, name="data.jsonl", column="t")
     assert "data.jsonl:2" in str(error.value)
 
 
@@ -114,24 +114,23 @@ def test_files_of_records_are_not_read_as_lines(name):
 
 def test_one_place_at_most():
     with pytest.raises(ConfigError, match="exclude each other"):
-        Records(field="a", conllu=True)
+        TextFiles(column="a", conllu=True)
     with pytest.raises(ConfigError, match="count from 1"):
-        Records(column=0)
+        TextFiles(column=0)
 
 
 def test_records_are_split_into_sentences_each_by_itself():
-    reading = Reading(split_sentences=True)
     data = '{"t": "It fell. She"}\n{"t": "left\\nearly. Rates\\n\\nrose"}\n'
-    found = read(data, reading=reading, field="t")
+    found = read(data, name="x.jsonl", split_sentences=True, column="t")
     assert found == ["It fell.", "She", "left\nearly.", "Rates", "rose"]
     with pytest.raises(ConfigError, match="leave out --split-sentences"):
-        read(CONLLU, reading=reading, conllu=True)
+        read(CONLLU, split_sentences=True, conllu=True)
 
 
 def test_sentences_of_tokens_stay_as_they_are(tmp_path: Path):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"t": ["vitamin B 12", "don\'t"]}\n{"t": "don\'t"}\n'))
-    reader = SentenceReader(Reading(), None, Records(field="t"))
+    reader = TextFiles(column="t")
     counts = Counts()
     (first, one), (second, two) = reader.read([str(path)], counts)
     assert (first, one.tokens, one.spans) == ("vitamin B 12 don't", ("vitamin B 12", "don't"), None)
@@ -152,7 +151,7 @@ def test_rows_keep_their_numbers_where_lines_were_left_out() -> None:
 def test_a_long_cell_is_read() -> None:
     text = "word " * 40_000
     lines = enumerate(["id,text", f'1,"{text}"'], 1)
-    assert list(Records(column="text").read(lines, "a.csv")) == [(2, text)]
+    assert list(record_texts(lines, "a.csv", "text")) == [(2, text)]
 
 
 def test_a_cell_that_is_too_long_is_called_that() -> None:
@@ -160,6 +159,6 @@ def test_a_cell_that_is_too_long_is_called_that() -> None:
     try:
         lines = enumerate(["id,text", f"1,{'x' * 101}"], 1)
         with pytest.raises(InputError, match=r"a.csv:2: a cell has more than the 100 characters"):
-            list(Records(column="text").read(lines, "a.csv"))
+            list(record_texts(lines, "a.csv", "text"))
     finally:
         csv.field_size_limit(before)

@@ -12,13 +12,6 @@ from elmore.text.segmenter import sendable, split_function, tokenizer_name
 from elmore.text.tokenizer import CONVENTIONS, Sentence
 
 
-def test_names_are_conventions() -> None:
-    assert split_function("ptb")("don't").tokens == ("do", "n't")
-    assert split_function("billion-word")("don't").tokens == ("don", "'t")
-    assert split_function("unicode")("don't").tokens == ("don't",)
-    assert split_function("spaces")("don't go.").tokens == ("don't", "go.")
-
-
 def test_tokens_get_the_places_where_they_are_found() -> None:
     # Segmenters return the spaces between words too.
     sentence = split_function(lambda text: ["我", "喜欢", " ", "猫", ""])("我喜欢 猫")

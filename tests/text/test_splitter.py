@@ -51,12 +51,8 @@ def test_single_line_breaks_are_white_space(sentences: list[str]) -> None:
 
 
 def test_no_space_needed_in_chinese_and_japanese() -> None:
-    assert split_sentences("你好。你呢？「好！」他说。") == [
-        "你好。",
-        "你呢？",
-        "「好！」",
-        "他说。",
-    ]
+    sentences = ["你好。", "你呢？", "「好！」", "他说。"]
+    assert split_sentences("".join(sentences)) == sentences
 
 
 @pytest.mark.parametrize("blank", ["\n\n", "\n \t\n", "\r\n\r\n", "\r\r", "\n\n\n\n", "\u2029"])

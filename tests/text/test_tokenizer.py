@@ -196,11 +196,6 @@ def test_spans_cover_all_but_white_space(text: str, convention: Convention) -> N
     assert text[at:].strip() == ""
 
 
-@given(_ANY, st.sampled_from(CONVENTIONS))
-def test_repeatable(text: str, convention: Convention) -> None:
-    assert tokenize(text, convention) == tokenize(text, convention)
-
-
 def test_length_of_the_chunk_does_not_change_the_rules() -> None:
     # Chunks over 64 characters bypass the cache.
     text = "don't," * 20

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from elmore.base.machine import available_threads
+from elmore.compute.native import native
 from elmore.errors import ConfigError
 
 __all__ = ["Workers", "one_blas_thread"]
@@ -135,10 +136,10 @@ def one_blas_thread() -> Iterator[None]:
     Without the C extension every product is numpy's. Its threads meet at every step of an LSTM,
     and on a busy machine they wait for each other most of the time: one thread per direction is
     up to six times as fast. The number of threads belongs to the process, so users are counted.
-    Another BLAS is left alone.
+    Another BLAS is left alone; where the extension computes the products, nothing is done.
     """
     global _blas_users, _blas_threads
-    control = _blas_control()
+    control = None if native().vectors else _blas_control()
     if control is None:
         yield
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.optional import require
-from elmore.compute.native import native
 from elmore.compute.network import BiLmArrays, LstmState, in_turn
 from elmore.compute.workers import Workers, one_blas_thread
 from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
@@ -156,7 +154,7 @@ class Engine:
         run = in_turn
         if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
             run = self.workers.share
-        with self.alone():
+        with one_blas_thread():
             return self._network.contextualize(vectors, batch.index, batch.lengths, state, run)
 
     def initial_state(self, rows: int) -> LstmState:
@@ -196,15 +194,11 @@ class Engine:
             )
 
         parts = [part for part in np.array_split(positions, rounds * count) if len(part)]
-        with self.alone():
+        with one_blas_thread():
             if len(parts) == 1:
                 return job(positions)
             run = self.workers.share if rounds == 1 else self.workers.run
             return np.concatenate(run([partial(job, part) for part in parts]))
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Keep numpy's BLAS from using threads of its own, if it computes the products."""
-        return nullcontext() if native().vectors else one_blas_thread()
 
     def _worthwhile(self, products: int) -> bool:
         """Whether so many multiplications are worth waking other threads."""

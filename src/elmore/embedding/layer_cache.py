@@ -14,7 +14,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,13 +144,7 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
         """Tokens of the text."""
         return len(self._values)
 
-    @overload
-    def __getitem__(self, k: int) -> NDArray[np.float32]: ...
-    @overload
-    def __getitem__(self, k: slice) -> list[NDArray[np.float32]]: ...
-    def __getitem__(self, k: int | slice) -> NDArray[np.float32] | list[NDArray[np.float32]]:
-        if isinstance(k, slice):
-            return [self[number] for number in range(*k.indices(len(self)))]
+    def __getitem__(self, k: int) -> NDArray[np.float32]:  # type: ignore[override]  # no slices
         values = self._values[self._starts[k] : self._starts[k] + self.lengths[k]]
         return np.ascontiguousarray(values.transpose(1, 0, 2), np.float32)
 

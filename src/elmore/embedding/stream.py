@@ -142,7 +142,7 @@ def _embed_window(
     window: list[Sentence],
     finish: Finish[Result],
     batch_tokens: int,
-    progress: Progress = SILENT,
+    progress: Progress,
 ) -> list[Result]:
     if isinstance(finish, Sif):
         # It needs no context, so that the LSTMs are not run.
@@ -158,8 +158,33 @@ def _embed_window(
     busy = [k for k, sentence in enumerate(window) if len(sentence)]
     results = {k: finish(s, nothing) for k, s in enumerate(window) if not len(s)}
     progress.update(len(results))
-    if busy:
-        _embed_batches(engine, window, busy, finish, batch_tokens, results, progress)
+
+    def compute(batch: Batch, bottom: Array | None = None) -> int:
+        values, _ = engine.run(batch, vectors=bottom)
+        for row, k in enumerate(batch.positions.tolist()):
+            results[k] = finish(window[k], values[:, row, 1 : len(window[k]) + 1])
+        return len(batch.positions)
+
+    lengths = [len(window[k]) for k in busy]
+    if engine.on_cpu:
+        batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
+    plan = plan_batches(lengths, batch_tokens=batch_tokens)
+    if not engine.on_cpu or len(plan) < 2 or max(lengths) * len(busy) > _MAX_POSITIONS:
+        for rows in plan:
+            members = [busy[row] for row in rows]
+            batch = engine.indexer.batch([window[k].tokens for k in members], members)
+            progress.update(compute(batch))
+    else:
+        # The words of all batches are computed first, each once; then batches run side by side,
+        # which keeps more processors busy than the two directions of one.
+        everything = engine.indexer.batch([window[k].tokens for k in busy], busy)
+        vectors = engine.vectors(everything)
+
+        def job(rows: NDArray[np.int64]) -> int:
+            batch, words = everything.some(rows)
+            return compute(batch, vectors[words])
+
+        engine.workers.run([partial(job, rows) for rows in plan], done=progress.update)
     return [results[k] for k in range(len(window))]
 
 
@@ -175,45 +200,6 @@ def _warn_of_length(engine: Engine, n_tokens: int) -> None:
         "its vectors may be meaningless, so split the text into sentences",
         stacklevel=2,
     )
-
-
-def _embed_batches(
-    engine: Engine,
-    window: list[Sentence],
-    busy: list[int],
-    finish: Finish[Result],
-    batch_tokens: int,
-    results: dict[int, Result],
-    progress: Progress,
-) -> None:
-    """Embed the sentences `busy` of a window in batches, and add their results."""
-
-    def compute(batch: Batch, bottom: Array | None = None) -> int:
-        values, _ = engine.run(batch, vectors=bottom)
-        for row, k in enumerate(batch.positions.tolist()):
-            results[k] = finish(window[k], values[:, row, 1 : len(window[k]) + 1])
-        return len(batch.positions)
-
-    lengths = [len(window[k]) for k in busy]
-    if engine.on_cpu:
-        batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
-    plan = plan_batches(lengths, batch_tokens=batch_tokens)
-    if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(busy) > _MAX_POSITIONS:
-        for rows in plan:
-            members = [busy[row] for row in rows]
-            batch = engine.indexer.batch([window[k].tokens for k in members], members)
-            progress.update(compute(batch))
-        return
-    # The words of all batches are computed first, each once; then batches run side by side, which
-    # keeps more processors busy than the two directions of one.
-    everything = engine.indexer.batch([window[k].tokens for k in busy], busy)
-    vectors = engine.vectors(everything)
-
-    def job(rows: NDArray[np.int64]) -> int:
-        batch, words = everything.some(rows)
-        return compute(batch, vectors[words])
-
-    engine.workers.run([partial(job, rows) for rows in plan], done=progress.update)
 
 
 def _balanced(lengths: list[int], batch_tokens: int, workers: int) -> int:

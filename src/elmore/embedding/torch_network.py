@@ -44,7 +44,7 @@ def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> Bi
 
 
 class BiLmTensors:
-    """A `Network` of torch modules on a device.
+    """A biLM of torch modules on a device.
 
     Args:
         checkpoint: the model.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from elmore.compute.softmax import Likeliest, LogSoftmax
+from elmore.compute.workers import one_blas_thread
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
@@ -199,7 +200,7 @@ class PlacePredictor:
         engine = self.model.engine
         k, table = min(k, len(self.prior) - len(self.special)), self.table
         parts = np.array_split(hidden, max(1, min(engine.workers.count, hidden.shape[1])), axis=1)
-        with engine.alone():
+        with one_blas_thread():
             done = engine.workers.share(
                 [
                     partial(table.likeliest, list(part), self.prior, k, rounded=rounded)

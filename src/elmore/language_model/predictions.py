@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.compute.softmax import log_sum
+from elmore.compute.workers import one_blas_thread
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
@@ -112,7 +113,7 @@ class LanguageModel:
         # Rows are independent, so each thread takes a share of them.
         table, count = self.elmo.log_softmax, self.engine.workers.count
         parts = zip(np.array_split(hidden, count), np.array_split(targets, count), strict=True)
-        with self.engine.alone():
+        with one_blas_thread():
             done = self.engine.workers.share([partial(table.of, h, t) for h, t in parts if len(t)])
         logs = np.concatenate(done) if done else np.zeros(0)
         if not np.isfinite(logs).all():

@@ -58,11 +58,9 @@ class TokenIndexer:
     """
 
     def __init__(self, alphabet: Alphabet | None, vocabulary: Vocabulary | None = None) -> None:
-        if alphabet is None and vocabulary is None:
-            raise ConfigError("a model reads characters or words; give an alphabet or a vocabulary")
         self.alphabet = alphabet
         self.vocabulary = vocabulary
-        reader = alphabet if alphabet is not None else vocabulary
+        reader = vocabulary if alphabet is None else alphabet
         self.markers = (BEGIN, END) if reader is None else reader.markers
 
     def batch(

@@ -47,11 +47,6 @@ def test_a_row_a_sentence(tmp_path, dtype):
         np.testing.assert_array_equal(found, array.astype(dtype))
 
 
-def test_spans_are_null_where_tokens_were_given(tmp_path):
-    write(tmp_path / "x", (None, 4), spans=False)
-    assert parquet.read_table(tmp_path / "x")["spans"].null_count == len(SENTENCES)
-
-
 def test_the_text_where_sentences_were_split(tmp_path):
     write(tmp_path / "x", (None, 4), texts=True)
     texts = parquet.read_table(tmp_path / "x")["text"].to_pylist()
@@ -90,11 +85,6 @@ def test_row_groups_are_bounded(tmp_path, monkeypatch):
     for row, array in zip(rows, arrays, strict=True):
         found = np.asarray(row["vectors"], np.float32).reshape(-1, 4)
         np.testing.assert_array_equal(found, array)
-
-
-def test_no_sentence_at_all(tmp_path):
-    write(tmp_path / "x", (None, 4), [])
-    assert parquet.read_table(tmp_path / "x").num_rows == 0
 
 
 def test_without_pyarrow(tmp_path, monkeypatch):
