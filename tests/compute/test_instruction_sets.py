@@ -63,13 +63,3 @@ def test_any_number_stays_in_range(value: float) -> None:
     expected = torch.stack([exact.sigmoid()] * 2 + [exact.tanh(), exact.sigmoid()])
     torch.testing.assert_close(now.flatten().double(), expected.flatten(), atol=4e-7, rtol=0)
     assert bool(cell.abs() <= 3)
-
-
-def test_rows_do_not_know_each_other(instruction_set: str) -> None:
-    """A row alone gives the same bits as among others."""
-    gates, before = torch.randn(9, 4 * 37), torch.randn(9, 37)
-    together = forward(gates, before, 3.0)
-    for row in range(9):
-        alone = forward(gates[row : row + 1], before[row : row + 1], 3.0)
-        for a, b in zip(alone, together, strict=True):
-            assert torch.equal(a[0], b[row])

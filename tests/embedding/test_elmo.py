@@ -100,17 +100,6 @@ def test_tokens_where_text_belongs_and_text_where_tokens_belong(tiny_elmo: Elmo,
             call(tiny_elmo, value, tokenized=True)
 
 
-def test_strings_given_to_a_stream(tiny_elmo: Elmo) -> None:
-    """A lone string is no stream of sentences: its letters are not sentences."""
-    for call in (
-        lambda: tiny_elmo.stateful().embed("She fell ."),
-        lambda: tiny_elmo.stateful().layers("She fell ."),
-        lambda: list(tiny_elmo.pipe("She fell .")),
-    ):
-        with pytest.raises(ConfigError, match=r"one string where .* pass \[text\]"):
-            call()
-
-
 # Choices -----------------------------------------------------------------------------------------
 
 

@@ -13,10 +13,9 @@ import pytest
 import torch
 from small_models import FIXTURES, GOLDEN, needs_originals
 
-from elmore import Elmo, ElmoLayer, ScalarMix
+from elmore import Elmo, ScalarMix
 from elmore.formats.containers.sources import folder_source
 from elmore.formats.containers.torch_files import read_array
-from elmore.nn.bilm import BiLmState, Layers
 
 # The criterion of the original tests; their own re-runs differ by slightly more than 1e-6.
 close = {"atol": 1e-6, "rtol": 1e-5}
@@ -176,54 +175,12 @@ def test_layers_and_states_while_rows_come_and_go(
     np.testing.assert_allclose(memory, expected("bilm/final_state/memory"), **close)
 
 
-def run_carried(layer: ElmoLayer, batches: list[list[list[str]]]) -> list[Layers]:
-    """All layers, markers included, of successive batches; rows of the state are kept by hand."""
-    rows = max(map(len, batches))
-    everything = layer.bilm.zero_state(rows)
-    results = []
-    with torch.no_grad():
-        for sentences in batches:
-            batch = layer.batch(sentences)
-            before = BiLmState(*(part[:, :, : len(sentences)] for part in everything))
-            layers, after = layer.bilm(batch.words, batch.index, batch.lengths, before)
-            for whole, part in zip(everything, after, strict=True):
-                whole[:, :, : len(sentences)] = part
-            results.append(layers)
-    return results
-
-
-@needs_originals
-def test_layers_with_the_boundaries(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
-    for i, layers in enumerate(run_carried(allennlp.layer(), batches)):
-        assert layers.lengths.tolist() == expected(f"bilm/{i}/mask").sum(axis=1).tolist()
-        # Zeros beyond the ends too.
-        np.testing.assert_allclose(layers.values.numpy(), expected(f"bilm/{i}/layers"), **close)
-
-
 MIXES = {
     "plain": [((0.1, 0.3, 0.5), 1.1, None), ((0.2, 0.4, 0.6), 0.88, None)],
     "layer_norm": [((0.1, 0.3, 0.5), 1.1, "batch"), ((0.2, 0.4, 0.6), 0.88, "batch")],
     "boundaries": [((0, 0, 0), 1.0, None), ((0, 0, 0), 1.0, None)],
     "layer1_only": [((-9e10, 1, -9e10), 1.0, None), ((-9e10, 1, -9e10), 1.0, None)],
 }
-
-
-@needs_originals
-@pytest.mark.parametrize("kind", MIXES)
-def test_mixes_of_carried_layers(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -> None:
-    for i, layers in enumerate(run_carried(allennlp.layer(), batches[:3])):
-        mask = torch.arange(layers.values.shape[2]) < layers.lengths[:, None]
-        for k, (scores, gamma, layer_norm) in enumerate(MIXES[kind]):
-            mix = ScalarMix(3, initial=scores, gamma=gamma, layer_norm=layer_norm)
-            with torch.no_grad():
-                vectors = mix(layers.values, mask)
-            ends = expected(f"elmo/{kind}/{i}/mask").sum(axis=1)
-            golden = expected(f"elmo/{kind}/{i}/representation_{k}")
-            if kind != "boundaries":
-                vectors = vectors[:, 1:-1]
-            assert vectors.shape == golden.shape
-            for row, end in enumerate(ends):
-                np.testing.assert_allclose(vectors[row, :end], golden[row, :end], **close)
 
 
 @needs_originals
@@ -249,58 +206,6 @@ def test_elmo_layer(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -
         golden = expected(f"elmo/{kind}/0/representation_{k}")
         np.testing.assert_allclose(vectors.numpy()[mask], golden[mask], **close)
         assert np.abs(vectors.numpy()[~mask]).max() == 0
-
-
-def our_gradient(name: str, gradients: dict[str, torch.Tensor]) -> np.ndarray:
-    """Our gradient in the place of a parameter of AllenNLP."""
-    parts = name.split("/")
-    if parts[0] == "scalar_mix_0":
-        if parts[1] == "gamma":
-            return gradients["mixes.0.gamma"].numpy()[None]
-        return gradients["mixes.0.weights"].numpy()[int(parts[2])][None]
-    kind = parts[2]
-    if kind == "_char_embedding_weights":  # a row of padding in front, which learns nothing
-        return np.pad(gradients["bilm.tokens.characters"].numpy(), ((1, 0), (0, 0)))
-    if kind.startswith("char_conv_"):
-        return gradients[f"bilm.tokens.convolutions.{kind[10:]}.{parts[3]}"].numpy()
-    if kind == "_highways":  # the gate has the other sign there
-        bias = gradients[f"bilm.tokens.highways.{parts[4]}.bias"].numpy().copy()
-        bias[len(bias) // 2 :] *= -1
-        return bias
-    if kind == "_projection":
-        return gradients[f"bilm.tokens.projection.{parts[3]}"].numpy()
-    direction, layer = kind.split("_layer_")
-    leaf = {
-        "input_linearity/weight": "input_weight",
-        "state_linearity/weight": "state_weight",
-        "state_linearity/bias": "bias",
-        "state_projection/weight": "projection",
-    }["/".join(parts[3:])]
-    return gradients[f"bilm.{direction}_layers.{layer}.{leaf}"].numpy()
-
-
-@needs_originals
-def test_gradients(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
-    layer = allennlp.layer(dropout=0, trainable_bilm=True)
-    loss = layer(layer.batch(batches[0]))[0].square().sum()
-    loss.backward()
-    np.testing.assert_allclose(loss.item(), expected("grad/loss"), rtol=1e-6)
-    gradients = {name: weight.grad for name, weight in layer.named_parameters()}
-    assert all(gradient is not None for gradient in gradients.values())
-    names: list[str] = []
-    with h5py.File(FIXTURES / "allennlp/behaviour/expected.hdf5", "r") as file:
-        file["grad"].visititems(
-            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
-        )
-    names.remove("loss")
-    assert len(names) == 35
-    for name in names:
-        golden = expected(f"grad/{name}")
-        scale = np.abs(golden).max()
-        assert scale > 0, name
-        np.testing.assert_allclose(
-            our_gradient(name, gradients), golden, rtol=1e-4, atol=1e-5 * scale, err_msg=name
-        )
 
 
 @needs_originals

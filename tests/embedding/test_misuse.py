@@ -19,7 +19,6 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.language_model.likely_words import next_words
 from elmore.language_model.perplexity import perplexity
 from elmore.language_model.scores import score
-from elmore.options import Compute
 
 TOKENS = ["She", "fell", "."]
 
@@ -124,14 +123,6 @@ def test_what_is_not_tokens(tiny_elmo: Elmo, value: Any, message: str) -> None:
 def test_tokenize_takes_a_string(tiny_elmo: Elmo, value: Any) -> None:
     with pytest.raises(ConfigError, match="where a text belongs; pass a string"):
         tiny_elmo.tokenize(value)
-
-
-@pytest.mark.parametrize("value", ["2", True, 2.0, 0, -1])
-def test_counts_are_whole_numbers(value: Any) -> None:
-    for name in ("threads", "batch_tokens"):
-        with pytest.raises(ConfigError, match=f"{name}={value!r}.*; use 1 or more"):
-            Compute(**{name: value})
-    assert Compute(threads=np.int64(2)).threads == 2  # type: ignore[arg-type]
 
 
 def test_a_name_where_a_model_belongs() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from elmore import Elmo, perplexity, score
+from elmore import Elmo, score
 from elmore.base.messages import SILENT, progress_of
 from elmore.errors import ConfigError
 
@@ -45,12 +45,6 @@ def test_a_function_hears_of_every_sentence(english: Elmo, name: str) -> None:
     assert len(heard) > 1 or name == "sif"  # batch by batch, not at the end only
 
 
-def test_perplexity_counts_what_it_measures(english: Elmo) -> None:
-    heard: list[tuple[int, int | None]] = []
-    perplexity(english, TEXTS, batch_tokens=20, progress=lambda *news: heard.append(news))
-    assert heard[-1] == (len(TEXTS) - 1, len(TEXTS))  # one is empty
-
-
 def test_a_generator_has_no_total(tiny_elmo: Elmo) -> None:
     heard: list[tuple[int, int | None]] = []
     found = tiny_elmo.pipe(iter(TEXTS), progress=lambda *news: heard.append(news))
@@ -71,14 +65,6 @@ def test_a_function_is_called_in_the_calling_thread(english: Elmo) -> None:
 def watched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     return monkeypatch
-
-
-def test_nothing_is_shown_where_nobody_watches(
-    tiny_elmo: Elmo, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert progress_of(None, unit="x", delay=0) is SILENT
-    tiny_elmo.embed(TEXTS)
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("place", ["terminal", "notebook"])

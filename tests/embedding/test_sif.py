@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 from slow_language_model import load_both
 from small_models import TEXT
-from starlette.testclient import TestClient
 
 from elmore import Elmo
-from elmore.cli.main import main
 from elmore.errors import ConfigError
-from elmore.integrations.sklearn import ElmoVectorizer
-from elmore.serve.app import make_app
-from elmore.serve.settings import Settings
 from elmore.text.vocabulary import Vocabulary
 
 WORDS = ["the", ",", "<S>", "</S>", "<UNK>", *dict.fromkeys(w for w in TEXT if w not in "the,")]
@@ -73,26 +68,6 @@ def test_a_sentence_depends_on_itself_alone(elmo: Elmo) -> None:
     assert elmo.encode([], pool="sif").shape == (0, together.shape[1])
     long = " ".join(TEXT * 200)  # more tokens than a batch has
     assert np.isfinite(elmo.encode(long, pool="sif")).all()
-
-
-def test_every_interface_gives_the_same(elmo: Elmo, tmp_path: Path) -> None:
-    texts = [" ".join(TEXT[:6]), " ".join(TEXT[6:10])]
-    wanted = elmo.encode(texts, pool="sif")
-    np.testing.assert_array_equal(list(elmo.pipe(iter(texts), pool="sif")), wanted)
-    elmo.save(tmp_path / "model")
-    vectorizer = ElmoVectorizer(str(tmp_path / "model"), pool="sif")
-    np.testing.assert_allclose(vectorizer.fit_transform(texts), wanted, atol=1e-6)
-    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    out = tmp_path / "vectors.npz"
-    inputs = ["--model", str(tmp_path / "model"), str(tmp_path / "texts.txt")]
-    assert main(["embed", *inputs, "--pool", "sif", "-o", str(out), "-q"]) == 0
-    np.testing.assert_allclose(np.load(out)["vectors"], wanted, atol=1e-6)
-    client = TestClient(
-        make_app(Elmo.load(tmp_path / "model"), Settings()), base_url="http://localhost"
-    )
-    with client:
-        answer = client.post("/v1/embed", json={"sentences": texts, "pooling": "sif"}).json()
-    np.testing.assert_allclose([r["vector"] for r in answer["results"]], wanted, atol=1e-5)
 
 
 def test_it_is_kept_with_a_saved_model(elmo: Elmo, tmp_path: Path) -> None:

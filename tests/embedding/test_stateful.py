@@ -9,7 +9,6 @@ from elmore import Elmo
 from elmore.embedding import engine
 from elmore.embedding.stateful import Stream
 from elmore.errors import ConfigError, InputError
-from elmore.formats.checkpoint import Checkpoint
 
 A, B, C = ["One", "row"], ["another", "of", "three"], ["last"]
 
@@ -62,17 +61,6 @@ def test_reset(tiny_elmo: Elmo) -> None:
     assert stream.state is None
     stream.reset(rows=[5])  # nothing to forget
     np.testing.assert_allclose(stream.embed([C], tokenized=True)[0], fresh, atol=1e-5)
-
-
-def test_a_warm_model_starts_warm(tiny_checkpoint: Checkpoint) -> None:
-    elmo = Elmo(tiny_checkpoint, start="warm")
-    stream = elmo.stateful()
-    expected = elmo.embed([A, B], tokenized=True)
-    for round_ in range(2):
-        for ours, plain in zip(stream.embed([A, B], tokenized=True), expected, strict=True):
-            assert np.allclose(ours, plain, atol=1e-5) == (round_ == 0)
-    stream.reset([0])
-    np.testing.assert_allclose(stream.embed([A], tokenized=True)[0], expected[0], atol=1e-5)
 
 
 def test_long_input(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:

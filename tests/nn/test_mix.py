@@ -67,13 +67,6 @@ def test_penalty_and_its_gradient() -> None:
     np.testing.assert_allclose(mix.weights.grad, [0.2, -0.4, 0.6], atol=1e-6)
 
 
-def test_fixed_mixes_do_not_learn() -> None:
-    mix = ScalarMix(3, trainable=False, initial=[0.1, 0.2, 0.3])
-    assert not any(p.requires_grad for p in mix.parameters())
-    assert not mix(LAYERS).requires_grad
-    assert all(p.requires_grad for p in ScalarMix(3).parameters())
-
-
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match="2 layers for a mix of 3"):
         ScalarMix(3)(LAYERS[:2])

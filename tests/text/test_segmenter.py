@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elmore.errors import ConfigError
-from elmore.text.segmenter import sendable, split_function, tokenizer_name
+from elmore.text.segmenter import sendable, split_function
 from elmore.text.tokenizer import CONVENTIONS, Sentence
 
 
@@ -77,12 +77,3 @@ def test_what_can_be_sent_to_other_processes() -> None:
             sendable(local)
     with pytest.raises(ConfigError, match="cannot import"):
         sendable("no_such_module:split")
-
-
-def test_names_in_messages() -> None:
-    class Segmenter:
-        def __call__(self, text: str) -> list[str]:
-            return text.split()
-
-    assert tokenizer_name(shlex.split) == "shlex:split"
-    assert tokenizer_name(Segmenter()) == "a Segmenter"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,10 @@ _BINARY = ".bin"
 _MAX_BYTES = 1 << 16
 # word2vec's first line: number of words and dimensions.
 _COUNTS = re.compile("[0-9]{1,11} ([0-9]{1,11})")
+
+
+Row: TypeAlias = tuple[str, NDArray[Any]]
+Take: TypeAlias = Callable[[str], bool]
 
 
 class WordVectors:
@@ -88,14 +93,20 @@ def read_word_vectors(
         InputError: a line does not fit, or no word is left.
     """
     wanted = None if only is None else set(only)
-    if is_binary(path):
-        found = _read_binary(path, wanted)
-    elif path.suffix == ".npy":
-        found = _read_npy(path, wanted)
-    else:
-        found = _read_text(path, wanted)
-    if not found.words:
+
+    def take(word: str) -> bool:
+        """Whether a word is wanted; from then on it no longer is, so the first vector counts."""
+        if wanted is None:
+            return True
+        known = word in wanted
+        wanted.discard(word)
+        return known
+
+    read = _npy_rows if path.suffix == ".npy" else _text_rows
+    rows = list((_binary_rows if is_binary(path) else read)(path, take))
+    if not rows:
         raise InputError("no word of the vocabulary; is this the right file?", file=str(path))
+    found = WordVectors([word for word, _ in rows], np.array([row for _, row in rows], np.float32))
     if not np.isfinite(found.vectors).all():
         raise InputError("a value is not finite; check the file", file=str(path))
     if dim not in (None, found.dim):
@@ -105,16 +116,6 @@ def read_word_vectors(
             file=str(path),
         )
     return found
-
-
-def _take(word: str, wanted: set[str] | None) -> bool:
-    """Whether a word is wanted; from then on it no longer is, so the first vector counts."""
-    if wanted is None:
-        return True
-    if word in wanted:
-        wanted.remove(word)
-        return True
-    return False
 
 
 def _vector_lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
@@ -217,21 +218,16 @@ def write_word_vectors(
             raise ConfigError(f"{written} word vectors where {n_words} were announced")
 
 
-def _read_text(path: Path, wanted: set[str] | None) -> WordVectors:
-    words: list[str] = []
-    rows: list[NDArray[np.float32]] = []
-    n_lines = 0
+def _text_rows(path: Path, take: Take) -> Iterator[Row]:
+    number = 0
     for number, word, values in _vector_lines(path):
-        n_lines += 1
-        if _take(word, wanted):
-            words.append(word)
-            rows.append(_vector(values, path, number))
-    if not n_lines:
+        if take(word):
+            yield word, _vector(values, path, number)
+    if not number:
         raise InputError("there is no vector; is this word2vec text?", file=str(path))
-    return WordVectors(words, np.stack(rows) if rows else np.zeros((0, 0), np.float32))
 
 
-def _read_binary(path: Path, wanted: set[str] | None) -> WordVectors:
+def _binary_rows(path: Path, take: Take) -> Iterator[Row]:
     with open_checked(path, what="word vectors") as stream:
         counts = stream.readline(_MAX_BYTES).split()
         if len(counts) != 2 or not all(count.isdigit() and len(count) < 12 for count in counts):
@@ -244,8 +240,6 @@ def _read_binary(path: Path, wanted: set[str] | None) -> WordVectors:
             f"{n_words} vectors of {dim} numbers do not fit into {len(data)} bytes; copy it again",
             file=str(path),
         )
-    words: list[str] = []
-    places: list[int] = []
     start = 0
     for row in range(n_words):
         space = data.find(b" ", start, start + _MAX_BYTES)
@@ -254,17 +248,12 @@ def _read_binary(path: Path, wanted: set[str] | None) -> WordVectors:
             raise InputError(f"it ends in word {row + 1}; copy it again", file=str(path))
         # Some programs end a row with a line end, some do not.
         word = data[start:space].decode("utf-8", "replace").lstrip("\n")
-        if _take(word, wanted):
-            words.append(word)
-            places.append(space + 1)
+        if take(word):
+            yield word, np.frombuffer(data, "<f4", dim, space + 1)
         start = end
-    vectors = np.empty((len(words), dim), np.float32)
-    for vector, place in zip(vectors, places, strict=True):
-        vector[:] = np.frombuffer(data, "<f4", dim, place)
-    return WordVectors(words, vectors)
 
 
-def _read_npy(path: Path, wanted: set[str] | None) -> WordVectors:
+def _npy_rows(path: Path, take: Take) -> Iterator[Row]:
     stems = [path.with_suffix(""), path.with_suffix("").with_suffix("")]
     names = [stem.parent / (stem.name + end) for stem in stems for end in (".words", ".words.txt")]
     words_path = next((name for name in names if name.exists()), None)
@@ -286,5 +275,5 @@ def _read_npy(path: Path, wanted: set[str] | None) -> WordVectors:
         )
     if matrix.dtype.kind not in "biuf":
         raise InputError(f"a matrix of {matrix.dtype}; give one of numbers", file=str(path))
-    rows = [row for row, word in enumerate(words) if _take(word, wanted)]
-    return WordVectors([words[row] for row in rows], np.array(matrix[rows], np.float32))
+    rows = np.asarray(matrix)  # still mapped, but without the cost of `memmap` for each row
+    yield from ((word, rows[row]) for row, word in enumerate(words) if take(word))

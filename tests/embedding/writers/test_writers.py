@@ -36,15 +36,6 @@ def write(name: str, path: Path, items: Iterable[Record], **settings) -> Path:
     return path
 
 
-def test_jsonl_round_trip(tmp_path):
-    items = records(3)
-    lines = write("jsonl", tmp_path / "x", items).read_text().splitlines()
-    for line, record in zip(lines, items, strict=True):
-        found = json.loads(line)
-        assert list(found) == ["tokens", "vectors"]
-        np.testing.assert_allclose(found["vectors"], record.values, rtol=1e-6)
-
-
 def test_jsonl_float16_is_exact(tmp_path):
     items = records(5)
     lines = write("jsonl", tmp_path / "x", items, dtype="float16").read_text().splitlines()
