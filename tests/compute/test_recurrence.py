@@ -146,7 +146,7 @@ def zero_state(config: BiLmConfig, rows: int) -> LstmState:
 
 def torch_layers(bilm: BiLm, *inputs: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
-        return bilm(*inputs)[0].values
+        return bilm(*inputs)[0]
 
 
 @drawn(8)

@@ -73,7 +73,7 @@ def run(
     batch = layer.batch(sentences)
     with torch.no_grad():
         layers, after = layer.bilm(batch.words, batch.index, batch.lengths, state)
-    return layers.values, after
+    return layers, after
 
 
 def test_beyond_the_end_of_a_sentence_all_layers_are_zero(tiny_elmo: Elmo) -> None:
@@ -99,12 +99,12 @@ def test_state_goes_in_and_comes_out(tiny_elmo: Elmo) -> None:
         lengths = batch.lengths - half
         second, end = layer.bilm.contextualize(vectors, batch.index[:, half:], lengths, middle)
     assert all(torch.equal(a, b) for a, b in zip(kept, middle, strict=True))
-    joined = torch.cat([first.values, second.values], dim=2)
-    torch.testing.assert_close(joined[..., :dim], whole.values[..., :dim], atol=1e-6, rtol=1e-5)
+    joined = torch.cat([first, second], dim=2)
+    torch.testing.assert_close(joined[..., :dim], whole[..., :dim], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(end.hidden[0], after.hidden[0], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(end.cell[0], after.cell[0], atol=1e-6, rtol=1e-5)
     # Backwards, layer 2 of the first half reads it without knowing what followed.
-    assert not torch.allclose(joined[2, ..., dim:], whole.values[2, ..., dim:], atol=1e-3)
+    assert not torch.allclose(joined[2, ..., dim:], whole[2, ..., dim:], atol=1e-3)
 
 
 def test_gradients_and_no_gradients_compute_the_same(tiny_elmo: Elmo) -> None:
@@ -112,7 +112,7 @@ def test_gradients_and_no_gradients_compute_the_same(tiny_elmo: Elmo) -> None:
     batch = layer.batch(SENTENCES)
     taught, state = layer.bilm(batch.words, batch.index, batch.lengths)
     plain, same = run(tiny_elmo, SENTENCES)
-    torch.testing.assert_close(taught.values.detach(), plain, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(taught.detach(), plain, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(state.cell.detach(), same.cell, atol=2e-6, rtol=1e-5)
 
 
@@ -136,4 +136,4 @@ def test_a_row_without_any_token_keeps_its_state(tiny_elmo: Elmo) -> None:
     assert torch.equal(after.hidden[:, :, 1], state.hidden[:, :, 1])
     assert torch.equal(after.cell[:, :, 1], state.cell[:, :, 1])
     assert not torch.equal(after.cell[:, :, 0], state.cell[:, :, 0])
-    assert (layers.values[:, 1] == 0).all()
+    assert (layers[:, 1] == 0).all()

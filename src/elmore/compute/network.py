@@ -296,14 +296,9 @@ class _Lstm:
     def __call__(
         self, inputs: Array, rows: Ints | None, packing: Packing, hidden: Array, cell: Array
     ) -> tuple[Array, Array, Array]:
-        """Read a packed batch.
+        """Read a packed batch, whose rows `inputs[rows]` are; None if they are in packed order.
 
-        Args:
-            inputs: vectors, (n_inputs, dim of the input).
-            rows: which input each packed row reads, (n_rows,); None if they are in packed order.
-            packing: the plan of the batch.
-            hidden: output before the first step, (batch, dim), in the packing's row order.
-            cell: cell state before the first step, (batch, cells), in the same order.
+        `hidden` and `cell` are those before the first step, in the packing's row order.
 
         Returns:
             output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,

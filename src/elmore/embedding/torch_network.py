@@ -85,7 +85,7 @@ class BiLmTensors:
                 self._tensor(lengths),
                 BiLmState(self._tensor(state.hidden), self._tensor(state.cell)),
             )
-        return _array(layers.values), LstmState(_array(after.hidden), _array(after.cell))
+        return _array(layers), LstmState(_array(after.hidden), _array(after.cell))
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         import torch

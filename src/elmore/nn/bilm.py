@@ -17,29 +17,11 @@ from elmore.nn.charcnn import Affine, TokenEncoder
 from elmore.nn.lstm import Packing, ProjectedLstm, mixed_layers, walk
 from elmore.text.batching import Batch
 
-__all__ = ["BiLm", "BiLmState", "Layers", "TensorBatch", "first_rows", "initialise", "store_rows"]
-
-
-class Layers(NamedTuple):
-    """All layers of a batch.
-
-    Attributes:
-        values: (layers, batch, time, dim); layer 0 is the token layer, once for each direction;
-            zero where a sentence has ended.
-        lengths: tokens of each sentence, (batch,).
-    """
-
-    values: Tensor
-    lengths: Tensor
+__all__ = ["BiLm", "BiLmState", "TensorBatch", "first_rows", "initialise", "store_rows"]
 
 
 class BiLmState(NamedTuple):
-    """The state of the LSTMs between two batches.
-
-    Attributes:
-        hidden: output of each layer, (directions, layers, batch, projection_dim).
-        cell: cell state of each layer, (directions, layers, batch, cells).
-    """
+    """`compute.network.LstmState` as tensors; attributes as there."""
 
     hidden: Tensor
     cell: Tensor
@@ -85,7 +67,7 @@ class BiLm(nn.Module):
         lengths: Tensor,
         state: BiLmState | None = None,
         word_ids: Tensor | None = None,
-    ) -> tuple[Layers, BiLmState]:
+    ) -> tuple[Tensor, BiLmState]:
         """Read a batch.
 
         Args:
@@ -96,24 +78,16 @@ class BiLm(nn.Module):
             word_ids: rows of the distinct words in the word table, (n_words,), or None.
 
         Returns:
-            all layers, and the state after each sentence's last token.
+            all layers, (layers, batch, time, dim), of which layer 0 is the token layer, once for
+            each direction, zero where a sentence has ended; and the state after each sentence's
+            last token.
         """
         return self.contextualize(self.tokens(words, word_ids), index, lengths, state)
 
     def contextualize(
         self, vectors: Tensor, index: Tensor, lengths: Tensor, state: BiLmState | None = None
-    ) -> tuple[Layers, BiLmState]:
-        """Run the LSTMs over ready token vectors.
-
-        Args:
-            vectors: vectors of the distinct words, (n_words, projection_dim).
-            index: word of each place, (batch, time).
-            lengths: tokens of each sentence, (batch,).
-            state: where to start; zeros if not given.
-
-        Returns:
-            as `forward`.
-        """
+    ) -> tuple[Tensor, BiLmState]:
+        """Run the LSTMs over ready token vectors, as `BiLmArrays.contextualize`."""
         batch, time = index.shape
         packing = Packing.plan(lengths, time)
         if state is None:
@@ -121,7 +95,7 @@ class BiLm(nn.Module):
         if self.config.lstm.mixed:  # it keeps no state, so what comes in goes out
             stacks = (self.layers(0), self.layers(1))
             mixed = mixed_layers(stacks, self.projection, vectors, index, packing)
-            return Layers(mixed[None], lengths), state
+            return mixed[None], state
         hidden, cell = (_reordered(part, packing.order) for part in state)
         flat = index.flatten()
         halves, ends = [], []
@@ -137,7 +111,7 @@ class BiLm(nn.Module):
         back = torch.argsort(packing.order)
         final = (_reordered(torch.stack(part), back) for part in zip(*ends, strict=True))
         values = torch.cat(halves, dim=2).view(self.config.n_layers, batch, time, -1)
-        return Layers(values, lengths), BiLmState(*final)
+        return values, BiLmState(*final)
 
 
 def initialise(bilm: BiLm, generator: np.random.Generator) -> None:
@@ -189,13 +163,9 @@ def store_rows(kept: BiLmState | None, after: BiLmState) -> BiLmState:
 
 @dataclass(frozen=True, slots=True)
 class TensorBatch:
-    """Sentences as tensors; each distinct word is in it once.
+    """A `text.batching.Batch` as tensors; attributes as there.
 
     Attributes:
-        words: character ids of the distinct words, (n_words, chars), or None.
-        word_ids: rows of the distinct words in the word table, (n_words,), or None.
-        index: word of each place, (batch, time).
-        lengths: tokens of each sentence, markers included, (batch,).
         shape: leading dimensions of the input; (batch,) for a plain list of sentences.
     """
 

@@ -184,17 +184,16 @@ class ElmoLayer(nn.Module):
         gradients = self.trainable_bilm and torch.is_grad_enabled()
         with torch.set_grad_enabled(gradients):
             layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
-        values = layers.values
-        places = torch.arange(values.shape[2], device=values.device)
-        mask = places < layers.lengths[:, None]
+        places = torch.arange(layers.shape[2], device=layers.device)
+        mask = places < batch.lengths[:, None]
         mixed = []
         for scalar_mix in self.mixes:
-            vectors = self.dropout(scalar_mix(values, mask))
+            vectors = self.dropout(scalar_mix(layers, mask))
             # A layer norm shifts padding away from zero; callers rely on zeros there.
             if self.keep_boundaries:
                 vectors = vectors * mask[:, :, None]
             else:
-                vectors, _ = without_markers(vectors, layers.lengths)
+                vectors, _ = without_markers(vectors, batch.lengths)
             mixed.append(vectors.view(*batch.shape, *vectors.shape[1:]))
         return tuple(mixed)
 

@@ -65,15 +65,10 @@ class ProjectedLstm(nn.Module):
         *,
         rounded: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Read a packed batch.
+        """Read a packed batch, whose rows `inputs[rows]` are; None if they are in packed order.
 
-        Args:
-            inputs: vectors, (n_inputs, dim of the input).
-            rows: which input each packed row reads, (n_rows,); None if they are in packed order.
-            sizes: sentences alive at each step.
-            hidden: output before the first step, (batch, dim), in packed order.
-            cell: cell state before the first step, (batch, cells), in the same order.
-            rounded: whether matrix products run in bfloat16.
+        `sizes`, `hidden` and `cell` are those of `compute.recurrence.run_steps`. If `rounded`,
+        matrix products run in bfloat16.
 
         Returns:
             output in packed order (n_rows, dim), and the final cell state (batch, cells).

@@ -46,18 +46,10 @@ def lstm_steps(
     *,
     rounded: bool = False,
 ) -> None:
-    """Run steps (Peters et al. 2018 §3.1; the order of the clips is that of bilm-tf's LSTMCell).
+    """Run steps; arguments are those of `compute.recurrence.run_steps`, but for these.
 
     Args:
-        gates: the inputs' share of the gates with all biases, (n_rows, 4 * cells), in the order
-            input, forget, candidate, output; overwritten by the activated gates.
-        sizes: rows of each step, never growing; their sum is n_rows.
-        state_weight: (4 * cells, dim).
-        projection: (dim, cells), or None where the cell's output is used as it is.
-        hidden: output before the first step, (batch, dim).
-        cell: cell state before the first step, (batch, cells); overwritten by each row's last.
-        clips: bounds of cell and projection.
-        output: receives the output of each row, (n_rows, dim).
+        gates: of each packed row, (n_rows, 4 * cells); overwritten by the activated gates.
         kept: receives what a backward pass needs.
         rounded: whether both factors of every matrix product, and its result, are rounded to
             bfloat16; sums inside a product, gates and cells stay in float32.
@@ -118,11 +110,8 @@ def _activate(module: Any, now: Tensor, cell: Tensor, kept: _Kept, clip: float |
 def activate_gates(now: Tensor, cell: Tensor, kept: _Kept, clip: float | None) -> None:
     """Do the element-wise part of one step; the definition of the kernel.
 
-    Args:
-        now: gates of the step, (size, 4 * cells); overwritten by the activated gates.
-        cell: (size, cells); overwritten by the new cell.
-        kept: receives the new cell, its tanh and the output before the projection.
-        clip: bound of the cell.
+    As `compute.recurrence.activate_gates`; `kept` receives the new cell, its tanh and the output
+    before the projection.
     """
     cells = cell.shape[1]
     now[:, : 2 * cells].sigmoid_()

@@ -21,7 +21,7 @@ from elmore.compute.recurrence import FORGET_BIAS
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError
-from elmore.nn.bilm import BiLm, BiLmState, Layers, TensorBatch, first_rows, initialise, store_rows
+from elmore.nn.bilm import BiLm, BiLmState, TensorBatch, first_rows, initialise, store_rows
 from elmore.text.characters import Alphabet
 
 __all__ = ["BiLmOutput", "ElmoLstm", "_ElmoBiLm", "_ElmoCharacterEncoder"]
@@ -157,9 +157,9 @@ class ElmoLstm(nn.Module):
         # Each place counts as a distinct word: the vectors come from outside and may all differ.
         index = torch.arange(batch * time, device=inputs.device).view(batch, time)
         vectors = inputs.reshape(batch * time, -1)
-        return self.run(vectors, index, mask.sum(dim=1)).values[1:]
+        return self.run(vectors, index, mask.sum(dim=1))[1:]
 
-    def run(self, vectors: Tensor, index: Tensor, lengths: Tensor) -> Layers:
+    def run(self, vectors: Tensor, index: Tensor, lengths: Tensor) -> Tensor:
         """Run over the distinct vectors of a batch, as `BiLm.contextualize`; carry the state."""
         bilm = self._bilm[0]
         kept = self._kept()
@@ -266,23 +266,25 @@ class _ElmoBiLm(nn.Module):
                 and word_inputs is not None
                 and bool((word_inputs < cached.num_embeddings).all())
             ):
-                layers = self._run_words(cached, word_inputs)
+                vectors, index, lengths = self._cached_words(cached, word_inputs)
             else:
                 batch = self._token_embedder.batch(inputs)
-                vectors = self._token_embedder.vectors(batch)
-                layers = self._elmo_lstm.run(vectors, batch.index, batch.lengths)
-        mask = _mask(layers.lengths, layers.values.shape[2])
-        return {"activations": list(layers.values), "mask": mask}
+                vectors, index = self._token_embedder.vectors(batch), batch.index
+                lengths = batch.lengths
+            layers = self._elmo_lstm.run(vectors, index, lengths)
+        return {"activations": list(layers), "mask": _mask(lengths, layers.shape[2])}
 
-    def _run_words(self, cached: nn.Embedding, word_inputs: Tensor) -> Layers:
-        """Run over cached words; the markers' vectors come first in the table, then the words'."""
+    def _cached_words(
+        self, cached: nn.Embedding, word_inputs: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Vectors, index and lengths; in the table the markers come first, then the words."""
         lengths = (word_inputs > 0).sum(dim=1)
         batch, time = word_inputs.shape
         index = word_inputs.new_zeros(batch, time + 2)
         index[:, 1:-1] = word_inputs + 2
         index.scatter_(1, lengths[:, None] + 1, 1)
         vectors = torch.cat([self.get_buffer("_marker_vectors"), cached.weight])
-        return self._elmo_lstm.run(vectors, index, lengths + 2)
+        return vectors, index, lengths + 2
 
 
 def _mask(lengths: Tensor, time: int) -> Tensor:

@@ -90,9 +90,9 @@ class BidirectionalLanguageModel:
             layers, after = self._bilm.contextualize(vectors, index, lengths, before)
             # bilm-tf kept the state in TensorFlow variables; here it may be read and set.
             self.state = store_rows(self.state, after)
-            trimmed = [without_markers(layer, lengths) for layer in layers.values]
+            trimmed = [without_markers(layer, lengths) for layer in layers]
             # The token layer holds the same vector twice, once for each direction.
-            once = layers.values[0, ..., : vectors.shape[1]]
+            once = layers[0, ..., : vectors.shape[1]]
         return {
             "lm_embeddings": torch.stack([layer for layer, _ in trimmed], dim=1),
             "lengths": lengths - 2,

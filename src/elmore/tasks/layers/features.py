@@ -309,7 +309,7 @@ class LiveLayers:
         device = next(self.bilm.parameters()).device
         batch = TensorBatch.from_batch(elmo.engine.indexer.batch(read), device)
         layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
-        values: Tensor = layers.values[:, :, 1:-1]  # without those of the sentence markers
+        values: Tensor = layers[:, :, 1:-1]  # without those of the sentence markers
         return values.flatten(1, 2)[:, places.to(device)]
 
 
