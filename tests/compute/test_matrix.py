@@ -108,16 +108,16 @@ def test_rows_of_zeros_and_of_tiny_numbers(instruction_set: str) -> None:
     assert np.array_equal(matrix.affine(tiny), np.zeros((3, 5)))
 
 
+def test_a_wrong_shape_never_reaches_c(instruction_set: str) -> None:
+    matrix = Matrix(Stored(random(0, 5, 6)))
+    for bad in (np.zeros((2, 7), np.float32), np.zeros((2, 6))):
+        with pytest.raises(NativeError, match="a kernel got"):
+            matrix.affine(bad)
+
+
 def test_weights_are_rounded_by_row() -> None:
     weight = np.array([[1.0, -2.0, 0.0], [0.0, 0.0, 0.0], [3e-5, 1e-5, -3e-5]], np.float32)
     numbers = quantize(weight)
     assert numbers.values.tolist() == [[64, -127, 0], [0, 0, 0], [127, 42, -127]]
     error = np.abs(dequantize(numbers) - weight)
     assert (error <= np.abs(weight).max(axis=1, keepdims=True) / 127 / 2 * 1.001).all()
-
-
-def test_a_wrong_shape_never_reaches_c(instruction_set: str) -> None:
-    matrix = Matrix(Stored(random(0, 5, 6)))
-    for bad in (np.zeros((2, 7), np.float32), np.zeros((2, 6))):
-        with pytest.raises(NativeError, match="a kernel got"):
-            matrix.affine(bad)

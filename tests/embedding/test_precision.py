@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from small_models import SENTENCES, make_checkpoint, make_options
 
 from elmore import Elmo
-from elmore.compute.matrix import Matrix, Stored, quantize
-from elmore.compute.native import Native, native
+from elmore.compute.native import native
 from elmore.embedding.certificate import CERTIFICATE, certified, certify
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
@@ -139,13 +137,3 @@ def test_int8_folders_that_lie(
     for precision in (None, "float32"):
         with pytest.raises(FormatError, match=message):
             Elmo.load(tmp_path / "cheap", precision=precision)  # type: ignore[arg-type]
-
-
-@needs_native
-def test_plain_c_leaves_float32_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = native()
-    bare = Native(SimpleNamespace(**{**vars(real.module), "cpu": lambda: ()}), "plain C only")  # type: ignore[arg-type]
-    monkeypatch.setattr("elmore.compute.matrix.native", lambda: bare)
-    values = np.ones((8, 4), np.float32)
-    assert not Matrix(Stored(values)).packed
-    assert Matrix(quantize(values)).packed

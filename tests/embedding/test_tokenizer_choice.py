@@ -120,12 +120,6 @@ def test_manylangs_models_say_their_language(
     assert ("words of UDPipe" in checkpoint.notes.get("tokenizer", "")) == warned
 
 
-def test_nlpl_models_say_their_language(tmp_path: Path) -> None:
-    write_pair(tmp_path, make_options())
-    (tmp_path / "meta.json").write_text('{"corpus": {"language": "rus"}}')
-    assert read_checkpoint(tmp_path).tokenizer == "unicode"
-
-
 # Sent to other processes --------------------------------------------------------------------------
 
 
@@ -153,3 +147,9 @@ def test_bulk_jobs_warn_once_and_only_for_raw_text(tmp_path: Path) -> None:
         embed_files([text], tmp_path / "raw", model=pair)
     assert len(found) == 1
     no_warnings(lambda: embed_files([text], tmp_path / "tokens", model=pair, tokenized=True))
+
+
+def test_nlpl_models_say_their_language(tmp_path: Path) -> None:
+    write_pair(tmp_path, make_options())
+    (tmp_path / "meta.json").write_text('{"corpus": {"language": "rus"}}')
+    assert read_checkpoint(tmp_path).tokenizer == "unicode"
