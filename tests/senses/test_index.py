@@ -342,7 +342,7 @@ def test_another_place_of_the_text_is_another_index(tmp_path: Path, model: Path)
     ("name", "text", "options", "lines"),
     [
         ("a.csv", 'n,t\n1,"the\nvirus"\n2,the virus\n', {"column": "t"}, [2, 4]),
-        ("a.jsonl", '\n{"t": "the virus"}\n\n{"t": ["virus"]}\n', {"field": "t"}, [2, 4]),
+        ("a.jsonl", '\n{"t": "the virus"}\n\n{"t": ["virus"]}\n', {"column": "t"}, [2, 4]),
         ("a.txt", "the virus\n\udcff\nvirus\n", {"errors": "skip"}, [1, 3]),
         ("a.txt", "\n\nA virus .\nA virus .\n", {"split_sentences": True}, [1, 2]),
         (
