@@ -167,7 +167,7 @@ def test_nothing_but_regular_files_is_opened(uses: Path, lm: Elmo, name: str, ki
         lambda m: m["settings"].update(k=-1),
         lambda m: m["settings"].pop("candidates"),
         lambda m: m.update(inputs=[{"path": 3}]),
-        lambda m: m.update(inputs=[]),
+        lambda m: m.pop("sentences"),
         lambda m: m.update(model_name=[1, {}]),
         lambda m: m["model"].update(layers={"a": 1}),
         lambda m: m["model"].update(softmax=False),
@@ -192,6 +192,9 @@ def ask(folder: Path, elmo: Elmo) -> None:
     for word in list(index.words)[:3]:
         repr(index.senses(word))
     index.forms()
+    for word in list(index._numbers)[:3]:
+        assert (index.where("file!=nothing").counts(word) >= 0).all()
+    assert index.corpus_counts
     index.source_of(np.arange(len(index)))
     for row in range(len(index)):
         index.use(row)

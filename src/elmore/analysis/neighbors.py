@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
+from elmore.embedding.centroids import k_means
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
 from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
 from elmore.embedding.search import largest, search
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.report import Report, Row
-from elmore.senses.centroids import k_means
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.indexing import build_index
 from elmore.text.reading import numbered_lines

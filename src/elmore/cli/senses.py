@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _INDEX = """\
   elmore index corpus/*.txt -o uses/
   elmore index news.txt.gz --words bank,play,spring -o uses/
+  elmore index novels/ news/ --metadata documents.tsv -o uses/
+  elmore index articles.jsonl --column text --fields date,author --split-sentences -o uses/
+  elmore index more/ --add -o uses/
   elmore index wiki.txt --split-sentences --min-count 500 --max-uses 300 --workers 4 -o uses/
 
 Then ask it: `elmore find`, `elmore senses`, `elmore change`. An interrupted run resumes when it is
@@ -69,8 +73,20 @@ def index(
     output: Path | None = options.output("Folder to create."),
     force: bool = options.force,
     words: str | None = options.option(
-        "Words, separated by commas, or a file with one per line.", "LIST"
+        "Words, phrases and patterns (run*, lemma:run), separated by commas, or a file with one "
+        "per line.",
+        "LIST",
     ),
+    metadata: Path | None = options.option(
+        "Table with a header: a file in the first column, then its date, author, ...",
+        "FILE",
+        type=options.PATH,
+    ),
+    fields: str | None = options.option(
+        "JSON lines, CSV or TSV: the keys or columns that describe a record.", "LIST"
+    ),
+    tags: bool = options.flag("Keep the part of speech of each use, for bank/NOUN; slower."),
+    add: bool = options.flag("Add to the index in -o, which keeps its words."),
     min_count: int = options.count(100, "Without --words: index the words that occur so often."),
     max_uses: int = options.count(1000, "Keep about N uses of a frequent word, a random sample."),
     substitutes: int = options.count(
@@ -84,13 +100,17 @@ def index(
     model: ModelChoice = options.model("start"),
     console: Console,
 ) -> None:
-    """INPUT are UTF-8 text files with one sentence per line (plain, gz, bz2, xz or zst)."""
+    """INPUT are UTF-8 text files with one sentence per line (plain, gz, bz2, xz or zst), or folders
+    of them.
+    """
     from elmore.senses.indexing import build_index
     from elmore.text.reading import check_rereadable
 
     if output is None:
         raise ConfigError("an index is a folder; pass -o FOLDER")
-    check_rereadable(text.inputs)
+    files = [name for name in text.inputs or ("-",) if not Path(name).is_dir()]
+    if files:
+        check_rereadable(files)
     chosen: dict[str, Any] = {**text.options(), **model.options()}
     del chosen["start"]
     chosen["threads"] = model.threads or (None if workers == 1 else 1)
@@ -105,6 +125,10 @@ def index(
             min_count=min_count,
             max_uses=max_uses,
             k=substitutes,
+            metadata=metadata,
+            fields=[] if fields is None else _parts(fields),
+            tagger=_Tagger() if tags else None,
+            add=add,
             workers=workers,
             overwrite=force,
             progress=progress,
@@ -118,6 +142,23 @@ def index(
     )
 
 
+class _Tagger:
+    """The included tagger, loaded where it is needed: a worker process may be another one."""
+
+    @functools.cached_property
+    def _loaded(self) -> Any:
+        from elmore.tasks.own.light import tagger
+
+        return tagger("pos", threads=1)
+
+    def __call__(self, sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return (found.tags for found in self._loaded.pipe(sentences))
+
+
+def _parts(text: str) -> list[str]:
+    return [part for one in text.split(",") if (part := one.strip())]
+
+
 def _listed(text: str) -> list[str]:
     """Words with commas between them, or the lines of a file."""
     from elmore.text.reading import read_input
@@ -125,7 +166,7 @@ def _listed(text: str) -> list[str]:
     # A misspelt name of a file must not be taken for a word.
     if Path(text).is_file() or text.endswith(".txt"):
         return [line for _, line in read_input(text)]
-    return [word for part in text.split(",") if (word := part.strip())]
+    return _parts(text)
 
 
 @options.verb(_FIND)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from elmore.base.messages import Progress
     from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
+    from elmore.embedding.centroids import Centroid
     from elmore.options import LayerChoice
-    from elmore.senses.centroids import Centroid
     from elmore.text.tokenizer import Sentence
 
 _EXAMPLES = """\
@@ -125,7 +125,7 @@ def _averaged(
     progress: Progress,
 ) -> Sequence[Centroid]:
     """The mean vectors of words, or of their senses."""
-    from elmore.senses.centroids import sense_centroids, word_centroids
+    from elmore.embedding.centroids import sense_centroids, word_centroids
 
     def sentences() -> Iterator[Sentence]:
         for sentence in text.sentences(elmo):

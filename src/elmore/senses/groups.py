@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import printable, shown
+from elmore.embedding.centroids import first_centres, k_means
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
 from elmore.report import PICTURES, Report, Reported, Row
-from elmore.senses.centroids import first_centres, k_means
 from elmore.senses.index import Index, Rows, Use
 from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import write_word_vectors

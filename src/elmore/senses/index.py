@@ -5,8 +5,12 @@ sentence.npy, position.npy                      where each use is
 ids.npy, weights.npy, weight_scale.npy          its likeliest substitutes, uint8 times a scale
 vectors.npy, vector_scale.npy                   its dense vector, int8 times a scale
 layers.npy, layer_scale.npy                     its layers, if asked for, int8 times a scale
-text.npy, text_end.npy, line.npy, source.npy    the sentences: tokens, each ended by a newline
-words.json, vocabulary.json                     words and their counts; the substitutes
+tag.npy                                         its part of speech, if asked for
+text.npy, text_end.npy                          the sentences: tokens, each ended by a newline
+line.npy, source.npy, number.npy                their lines, documents, and numbers in the corpus
+count.npy                                       rows (word, document, how often)
+words.json, corpus.json                         counts of the words, and of all words of the corpus
+documents.json, vocabulary.json                 what is known about documents; the substitutes
 manifest.json                                   settings, sizes and digests of all of them
 
 A folder may come from elsewhere or be damaged. So only regular files with these names are read, up
@@ -16,18 +20,17 @@ and nothing that the manifest names is imported or downloaded.
 
 from __future__ import annotations
 
-import fnmatch
+import copy
 import hashlib
 import json
 import math
 import os
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -51,6 +54,8 @@ from elmore.language_model.sense_vectors import (
 )
 from elmore.options import ComputeOptions
 from elmore.published.catalog import BUNDLED, INCLUDED
+from elmore.text.documents import Documents
+from elmore.text.patterns import expand
 from elmore.text.segmenter import (
     Split,
     Tokenizer,
@@ -67,8 +72,10 @@ if TYPE_CHECKING:
 __all__ = ["Index", "Use"]
 
 Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 _T = TypeVar("_T")
 MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
+CORPUS, DOCUMENTS = "corpus.json", "documents.json"
 # The types of the arrays; the largest vocabulary decides about ids. Rows of the first are uses.
 _USES = {
     **{"sentence": ("<i4",), "position": ("<i4",), "ids": ("<u2", "<u4"), "weights": ("|u1",)},
@@ -76,10 +83,21 @@ _USES = {
 }
 # Only if layers were asked for; a model without a softmax has them as vectors.npy.
 _LAYERS = {"layers": ("|i1",), "layer_scale": ("<f4",)}
-_SENTENCES = {"text": ("|u1",), "text_end": ("<i8",), "line": ("<i4",), "source": ("<i4",)}
-_TYPES = {**_USES, **_LAYERS, **_SENTENCES, "offsets": ("<i8",)}
+_SENTENCES = {
+    **{"text": ("|u1",), "text_end": ("<i8",), "line": ("<i4",), "source": ("<i4",)},
+    "number": ("<i4",),
+}
+_TYPES = {
+    **{**_USES, **_LAYERS, **_SENTENCES},
+    **{"tag": ("|u1",), "offsets": ("<i8",), "count": ("<i4",)},
+}
 USES, LAYERS, SENTENCES = tuple(_USES), tuple(_LAYERS), tuple(_SENTENCES)
-_MATRICES = ("ids", "weights", "vectors", "layers")
+_MATRICES = ("ids", "weights", "vectors", "layers", "count")
+# Universal parts of speech, by the numbers in tag.npy.
+TAGS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN"),
+    *("PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
 # Files up to this size are compared with their SHA-256 when the index is opened, which takes a
 # millisecond each; `verify` compares all.
 _COMPARED = 1 << 20
@@ -97,11 +115,13 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 class _Settings(msgspec.Struct):
     k: _Count
+    max_uses: _Count
     candidates: Annotated[int, msgspec.Meta(ge=1)]
     tokenized: bool
     start: str
     precision: str | None = None
     tokenizer: str | None = None
+    tags: bool = False
 
 
 class _Model(msgspec.Struct):
@@ -125,6 +145,7 @@ class _Manifest(msgspec.Struct):
 
     settings: _Settings
     model: _Model
+    sentences: _Count
     inputs: list[_Input]
     files: dict[str, _File]
     model_name: str | list[str] | None = None
@@ -137,10 +158,11 @@ class Use(NamedTuple):
     Attributes:
         row: its number in the index.
         tokens: the sentence.
-        position: of the word in it.
-        source: the file that it is from.
+        position: of the word in it; of its first token if it is a phrase.
+        source: the document that it is from: a file, or file#line for a record of one.
         line: of that file, the first one of a record; the number of the sentence if sentences
             were split.
+        width: how many tokens the word has: 2 for *cell phone*.
     """
 
     row: int
@@ -148,21 +170,27 @@ class Use(NamedTuple):
     position: int
     source: str
     line: int
+    width: int = 1
 
     @property
     def place(self) -> str:
         """File and line."""
-        return f"{self.source}:{self.line}"
+        return f"{self.source.rpartition('#')[0] or self.source}:{self.line}"
+
+    @property
+    def word(self) -> str:
+        """The word, or the tokens of a phrase, as they are spelled here."""
+        return " ".join(self.tokens[self.position : self.position + self.width])
 
     def context(self, width: int = 40) -> tuple[str, str, str]:
         """The text before the word, the word, and the text after it; `width` characters each."""
         left, right = (
             " ".join(some)
-            for some in (self.tokens[: self.position], self.tokens[self.position + 1 :])
+            for some in (self.tokens[: self.position], self.tokens[self.position + self.width :])
         )
         left = left if len(left) <= width else "…" + left[1 - width :]
         right = right if len(right) <= width else right[: width - 1] + "…"
-        return left, self.tokens[self.position], right
+        return left, self.word, right
 
 
 class Index:
@@ -173,7 +201,8 @@ class Index:
         words: each indexed word in lower case, with how often it occurs in the corpus; the order
             is that of the rows.
         manifest: settings, inputs and model.
-        sources: the files of the corpus.
+        documents: what is known about the documents of the corpus.
+        label: the name of its folder, and which documents were selected.
     """
 
     def __init__(
@@ -187,12 +216,15 @@ class Index:
         self.path, self.manifest = path, read_manifest(path)
         self._elmo, self._model, self._threads = elmo, model, threads
         self._given = tokenizer
-        self.sources = [one["path"] for one in self.manifest["inputs"]]
+        self.label, self._base, self._chosen = str(path), self, cast(Mask | None, None)
+        self.documents = self._json(DOCUMENTS, Documents)
         self.words = self._json(WORDS, dict[str, _Count])
-        self._arrays = {name: self._mapped(name) for name in part_names(self.manifest)}
-        self._offsets = np.array(self._mapped("offsets"))
+        self.arrays = {name: self._mapped(name) for name in part_names(self.manifest)}
+        self.offsets = np.array(self._mapped("offsets"))
         self._check_shapes()
         self._numbers = {word: number for number, word in enumerate(self.words)}
+        # Which words have several tokens.
+        self._widths = [word.count(" ") + 1 for word in self.words]
 
     @classmethod
     def open(
@@ -222,13 +254,14 @@ class Index:
         return cls(Path(path), elmo, model, tokenizer, threads)
 
     def __len__(self) -> int:
-        return int(self._offsets[-1])
+        n_uses = int(self.offsets[-1])
+        return n_uses if self._chosen is None else len(self._selected(np.arange(n_uses)))
 
     def __contains__(self, word: str) -> bool:
         return word.lower() in self.words
 
     def __repr__(self) -> str:
-        return f"Index({str(self.path)!r}, {len(self.words)} words, {len(self)} uses)"
+        return f"Index({self.label!r}, {len(self.words)} words, {len(self)} uses)"
 
     def _json(self, name: str, kind: type[_T]) -> _T:
         """Read a JSON file of a known type."""
@@ -280,18 +313,20 @@ class Index:
 
     def _check_shapes(self) -> None:
         """Refuse arrays that do not fit together."""
-        offsets, sizes = self._offsets, {name: len(one) for name, one in self._arrays.items()}
+        offsets, sizes = self.offsets, {name: len(one) for name, one in self.arrays.items()}
         n_uses = int(offsets[-1]) if len(offsets) else -1
         model, widths = (
             self.manifest["model"],
-            {name: self._arrays[name].shape[1:] for name in sizes},
+            {name: self.arrays[name].shape[1:] for name in sizes},
         )
         fit = (
             len(offsets) == len(self.words) + 1
             and offsets[0] == 0
             and bool((np.diff(offsets) >= 0).all())
-            and all(sizes[name] == n_uses for name in sizes if name not in SENTENCES)
-            and sizes["text_end"] == sizes["line"] == sizes["source"]
+            and all(sizes[name] == n_uses for name in sizes if name not in (*SENTENCES, "count"))
+            and sizes["text_end"] == sizes["line"] == sizes["source"] == sizes["number"]
+            and self.documents.consistent
+            and widths["count"] == (3,)
             and widths["ids"] == widths["weights"]
             and widths["vectors"] == (model["dim"],)
             and bool(widths["ids"][0]) == model["softmax"]
@@ -304,9 +339,89 @@ class Index:
             f"'{shown(self.path, 100)}' is damaged ({shown(reason, 80)}); {FORMAT.fix}"
         )
 
+    @property
+    def sources(self) -> list[str]:
+        """The names of the documents."""
+        return self.documents.names
+
+    def where(self, *conditions: str) -> Index:
+        """The same index with the documents alone of which all conditions hold.
+
+        Args:
+            conditions: such as `genre=news`, `genre=news,letters` or `date>=1900`; see
+                `Documents.matching`.
+
+        Raises:
+            InputError: there is no such document.
+        """
+        masks = [self.documents.matching(condition) for condition in conditions]
+        if not masks:
+            return self
+        return self._view(np.logical_and.reduce(masks), ", ".join(conditions))
+
+    def groups(self, by: str, period: int | None = None) -> dict[str, Index]:
+        """This index divided by what is known about its documents, such as `genre` or `date`.
+
+        Args:
+            by: the field; see `documents.values`.
+            period: join so many years.
+        """
+        chosen = True if self._chosen is None else self._chosen
+        masks = self.documents.groups(by, period)
+        return {
+            label: self._view(mask, f"{by}={label}")
+            for label, mask in masks.items()
+            if (mask & chosen).any()
+        }
+
+    def _view(self, mask: Mask, label: str) -> Index:
+        view = copy.copy(self)
+        chosen = mask if self._chosen is None else mask & self._chosen
+        if not chosen.any():
+            raise InputError(f"no document of '{shown(self.label, 80)}' has {shown(label, 80)}")
+        view._chosen, view.label = (
+            chosen,
+            label if self._chosen is None else f"{self.label}, {label}",
+        )
+        table = self._counted[0]
+        # Counts of words that occur nowhere in these documents are 0.
+        n = np.bincount(table[:, 0], table[:, 2] * chosen[table[:, 1]], len(self._numbers))
+        view.words = {word: int(n[k]) for word, k in self._numbers.items() if n[k]}
+        return view
+
+    def counts(self, word: str) -> Rows:
+        """How often a word of the index occurs in each document of the corpus, (n_documents,)."""
+        table, starts = self._counted
+        rows = table[slice(*starts[self._numbers[word] :][:2])]
+        found = np.bincount(rows[:, 1], rows[:, 2], len(self.sources)).astype(np.int64)
+        return found if self._chosen is None else np.where(self._chosen, found, 0)
+
+    @property
+    def n_words(self) -> Rows:
+        """How many words each document has, chosen ones alone, (n_documents,)."""
+        found = np.array(self.documents.n_words, np.int64)
+        return found if self._chosen is None else np.where(self._chosen, found, 0)
+
+    @cached_property
+    def _counted(self) -> tuple[NDArray[Any], Rows]:
+        """The rows of count.npy, and where those of each word begin."""
+        if self._base is not self:
+            return self._base._counted
+        table, most = self.arrays["count"], (len(self._numbers), len(self.sources), 1 << 31)
+        if len(table) and not ((table >= 0).all() and (table.max(axis=0) < most).all()):
+            self._damaged("count.npy has a number that no word or document has")
+        return table, np.searchsorted(table[:, 0], np.arange(len(self._numbers) + 1))
+
+    @cached_property
+    def corpus_counts(self) -> dict[str, int]:
+        """How often every word of the corpus occurs in it, in lower case."""
+        return self._json(CORPUS, dict[str, _Count])
+
     @cached_property
     def space(self) -> SenseSpace:
         """What computes sense vectors of new text: the model that the index was made with."""
+        if self._base is not self:  # loaded once for all parts of an index
+            return self._base.space
         settings = self.manifest["settings"]
         elmo = self._elmo or self._loaded()
         model = self.manifest["model"]
@@ -367,36 +482,42 @@ class Index:
     @cached_property
     def vocabulary(self) -> list[str]:
         """The words that can be substitutes."""
-        return self._json(VOCABULARY, list[str])
+        return (
+            self._base.vocabulary if self._base is not self else self._json(VOCABULARY, list[str])
+        )
 
     def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
         """The uses of a word, of some words, or of a pattern, in the order of the index.
 
         Args:
-            word: a word or several; `run*` for a prefix; `/runs?|ran/` for a regular expression.
-                Case does not matter.
+            word: a word or several; `run*` for a prefix; `/runs?|ran/` for a regular expression;
+                `lemma:run` for all its forms; each with `/NOUN` for a part of speech, if the index
+                has them. Case does not matter.
             literal: take it as a word even if it looks like a pattern.
 
         Raises:
             InputError: the index has no such word, or none of several. Where it has some of
                 several, a warning names the others.
         """
-        offsets = self._offsets
         patterns = [word] if isinstance(word, str) else list(word)
         if not patterns:
             raise InputError("the list of words is empty; name at least one")
         found = {pattern: self._matching(pattern, literal) for pattern in patterns}
-        missing = ", ".join(f"'{shown(one, 60)}'" for one, rows in found.items() if not rows)
-        if not any(found.values()):
+        missing = ", ".join(f"'{shown(one, 60)}'" for one, rows in found.items() if rows is None)
+        if all(rows is None for rows in found.values()):
             be, them = ("is", "it") if len(found) == 1 else ("are", "them")
             raise InputError(
-                f"{missing} {be} not in the index of {len(self.words)} words; index {them} with "
+                f"{missing} {be} not in the index of {len(self._numbers)} words; index {them} with "
                 "--words, or use a pattern such as 'run*'"
             )
         if missing:  # few texts have all forms of a word, so this is not an error
             warnings.warn(f"not in the index: {missing}", stacklevel=2)
-        numbers = {number for matched in found.values() for number in matched}
-        return np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in sorted(numbers)])
+        rows = [rows for rows in found.values() if rows is not None]
+        return self._selected(rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows)))
+
+    def _selected(self, rows: Rows) -> Rows:
+        """Those of rows that are in chosen documents."""
+        return rows if self._chosen is None else rows[self._chosen[self.source_of(rows)]]
 
     def vectors(self, rows: Rows) -> Array:
         """Dense vectors of uses, of length 1 up to rounding, (n, dim)."""
@@ -408,7 +529,7 @@ class Index:
         # one number per use instead of one per dimension.
         follow = bool(len(rows)) and bool((np.diff(rows) == 1).all())
         some = slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
-        numbers = self._arrays["vectors"][some].astype(np.float32)
+        numbers = self.arrays["vectors"][some].astype(np.float32)
         return np.asarray((numbers @ query) * self._scale("vector_scale", some), np.float32)
 
     def layers(self, rows: Rows) -> Array:
@@ -421,14 +542,14 @@ class Index:
         """
         if not self.manifest["model"]["softmax"]:
             return self.vectors(rows)
-        if "layers" not in self._arrays:
+        if "layers" not in self.arrays:
             raise ConfigError(f"'{shown(self.path, 100)}' has no layers; make it with --layers top")
         return self._scaled("layers", "layer_scale", rows)
 
     def substitutes(self, rows: Rows) -> SenseVectors:
         """Sparse vectors of uses: their likeliest substitutes with weights."""
         weights = self._scaled("weights", "weight_scale", rows)
-        ids = self._arrays["ids"][rows].astype(np.int32)
+        ids = self.arrays["ids"][rows].astype(np.int32)
         if ids.max(initial=-1) >= len(self.vocabulary):
             self._damaged("ids.npy has words that vocabulary.json lacks")
         layers = None if ids.shape[1] else self.vectors(rows)
@@ -436,40 +557,41 @@ class Index:
 
     def _scaled(self, name: str, scale: str, rows: Rows) -> Array:
         """Small integers of rows times their scale, (n, width)."""
-        return np.asarray(self._arrays[name][rows] * self._scale(scale, rows)[:, None], np.float32)
+        return np.asarray(self.arrays[name][rows] * self._scale(scale, rows)[:, None], np.float32)
 
     def _scale(self, name: str, rows: Rows | slice) -> Array:
-        values = self._arrays[name][rows]
+        values = self.arrays[name][rows]
         if not ((values >= 0) & (values <= _MAX_SCALE)).all():  # NaN fails too
             self._damaged(f"{name}.npy has a number that is not a scale")
         return np.asarray(values)
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""
-        number, position = (int(self._arrays[name][row]) for name in ("sentence", "position"))
-        ends, text = self._arrays["text_end"], self._arrays["text"]
+        number, position = (int(self.arrays[name][row]) for name in ("sentence", "position"))
+        ends, text = self.arrays["text_end"], self.arrays["text"]
         if not 0 <= number < len(ends):
             self._damaged("sentence.npy has a number that no sentence has")
         start, end = int(ends[number - 1]) if number else 0, int(ends[number])
         if not 0 <= start <= end <= len(text):
             self._damaged("text_end.npy goes beyond the text")
         tokens = tuple(text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1])
-        source, line = (int(self._arrays[name][number]) for name in ("source", "line"))
+        source, line = (int(self.arrays[name][number]) for name in ("source", "line"))
         if not (0 <= position < len(tokens) and 0 <= source < len(self.sources)):
             self._damaged("position.npy or source.npy has a number beyond its text")
-        return Use(int(row), tokens, position, self.sources[source], line)
+        width = self._widths[int(np.searchsorted(self.offsets, row, "right")) - 1]
+        return Use(int(row), tokens, position, self.sources[source], line, width)
 
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
-        tokens = self._arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
+        tokens = self.arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
         return [form for form in dict.fromkeys(tokens) if form.lower() in self.words]
 
     def source_of(self, rows: Rows) -> NDArray[np.int64]:
         """The number of the file that each use is from, (n,)."""
-        numbers = self._arrays["sentence"][rows]
-        if numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= len(self._arrays["source"]):
+        numbers = self.arrays["sentence"][rows]
+        if numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= len(self.arrays["source"]):
             self._damaged("sentence.npy has a number that no sentence has")
-        sources = np.asarray(self._arrays["source"][numbers], np.int64)
+        sources = np.asarray(self.arrays["source"][numbers], np.int64)
         if sources.min(initial=0) < 0 or sources.max(initial=-1) >= len(self.sources):
             self._damaged("source.npy has a number that no file has")
         return sources
@@ -496,24 +618,25 @@ class Index:
 
         return find_senses(self, word, max_senses=max_senses, seed=seed)
 
-    def _matching(self, pattern: str, literal: bool) -> list[int]:
-        """The numbers of the words that a word or pattern stands for."""
-        known = self._numbers.get(pattern.lower())
-        if known is not None:
-            return [known]
-        if literal:
-            return []
-        if len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
-            source = pattern[1:-1]
-        elif "*" in pattern or "?" in pattern:
-            source = fnmatch.translate(pattern)
-        else:
-            return []
-        try:
-            compiled = re.compile(source, re.IGNORECASE)
-        except re.error as error:
-            raise ConfigError(f"'{shown(pattern, 60)}' is not a pattern: {error}") from None
-        return [number for word, number in self._numbers.items() if compiled.fullmatch(word)]
+    def _matching(self, pattern: str, literal: bool) -> Rows | None:
+        """The uses that a word or pattern stands for; None if no word of the index is meant."""
+        word, slash, tag = pattern.rpartition("/")
+        tagged = bool(slash and word) and tag.upper() in TAGS and not literal
+        # A slash may be part of a word, as in *and/or*, or of an expression, as in /noun/.
+        tagged = tagged and pattern.lower() not in self._numbers
+        words = expand(word if tagged else pattern, self._numbers, literal=literal)
+        if not words:
+            return None
+        offsets, numbers = self.offsets, sorted(self._numbers[one] for one in words)
+        rows = np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
+        if not tagged:
+            return rows
+        if "tag" not in self.arrays:
+            raise ConfigError(
+                f"'{shown(self.path, 100)}' has no parts of speech; make it with --tags"
+            )
+        mine: Rows = rows[self.arrays["tag"][rows] == TAGS.index(tag.upper())]
+        return mine
 
 
 @dataclass(frozen=True)
@@ -562,7 +685,8 @@ def part_names(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """The arrays of an index besides its offsets, by its manifest."""
     model = manifest["model"]
     kept = model["softmax"] and model["layers"] is not None
-    return (*USES, *(LAYERS if kept else ()), *SENTENCES)
+    tags = ("tag",) if manifest["settings"].get("tags") else ()
+    return (*USES, *(LAYERS if kept else ()), *tags, *SENTENCES, "count")
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -604,7 +728,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"'{shown(path / MANIFEST, 100)}' is damaged ({shown(error, 100)}); {FORMAT.fix}"
         ) from None
     arrays = {f"{name}.npy" for name in (*part_names(manifest), "offsets")}
-    if set(manifest["files"]) != {*arrays, WORDS, VOCABULARY}:
+    if set(manifest["files"]) != {*arrays, WORDS, CORPUS, DOCUMENTS, VOCABULARY}:
         raise FormatError(f"'{shown(path / MANIFEST, 100)}' lists other files; {FORMAT.fix}")
     return manifest
 

@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, NoReturn, Unpack, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,14 +34,17 @@ from elmore.elmo import Elmo
 from elmore.embedding.load import ModelPath, absolute
 from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
+    CORPUS,
+    DOCUMENTS,
     FORMAT,
     LAYERS,
     MANIFEST,
     SENTENCES,
+    TAGS,
     USES,
     VOCABULARY,
     WORDS,
@@ -52,15 +56,23 @@ from elmore.senses.index import (
     verify,
     write_manifest,
 )
+from elmore.text.documents import Documents, corpus_files, read_documents
+from elmore.text.patterns import expand
 from elmore.text.reading import Counts
 from elmore.text.segmenter import Tokenizer, sendable
+from elmore.text.tokenizer import Sentence
 
 __all__ = ["CANDIDATES", "build_index"]
 
 Rows = NDArray[np.int64]
+# First and last token of a use.
+Span = tuple[int, int]
+# Gives the universal part of speech of each token of sentences.
+Tagger = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
 _COUNTS = "counts.json"
-_ARRAYS = "|".join((*USES, *LAYERS, *SENTENCES, "offsets"))
-_FILES = re.compile(rf"part-\d{{6,}}\.npz|({_ARRAYS})\.npy|(counts|words|vocabulary)\.json")
+_ARRAYS = "|".join((*USES, *LAYERS, *SENTENCES, "tag", "offsets", "count"))
+_JSON = "counts|words|vocabulary|corpus|documents"
+_FILES = re.compile(rf"part-\d{{6,}}\.npz|({_ARRAYS})\.npy|({_JSON})\.json")
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
@@ -69,6 +81,8 @@ _SETTINGS = (
 _HASHES = 1 << 64
 # If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
 _SURE = 64
+# Sentences of an index that become one part when text is added.
+_PART_SENTENCES = 4096
 # Words that a message lists.
 _LISTED = 10
 # Substitutes are chosen among so many frequent words. The softmax of all 50,000 words of `english`
@@ -82,7 +96,6 @@ class _Part(FinishedFile):
     """A finished part, counted from 0, or the counts of words, with the number -1."""
 
     number: int
-    source: int
     sha256: str
 
 
@@ -95,6 +108,10 @@ def build_index(
     min_count: int = 100,
     max_uses: int = 1000,
     k: int = 64,
+    metadata: str | Path | None = None,
+    fields: Sequence[str] = (),
+    tagger: Tagger | None = None,
+    add: bool = False,
     workers: int = 1,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -107,14 +124,21 @@ def build_index(
     use. Words are counted in lower case.
 
     Args:
-        files: text files, plain or compressed, one sentence per line.
+        files: text files, plain or compressed, one sentence per line, or folders of them.
         out: the folder to create.
         model: what `Elmo.load` takes, or a loaded model, which works in this process alone; the
             English model by default. Without a softmax, uses are compared by its top layer.
-        words: which words, or one word; all that occur `min_count` times by default.
+        words: which words, phrases (*cell phone*) and patterns (see `Index.rows`), or one of them;
+            all words that occur `min_count` times by default.
         min_count: how often a word must occur, unless `words` is given.
         max_uses: about how many uses of a word are kept, drawn with equal chances; at least one.
         k: substitutes that are kept for each use; 0 for none, to compare uses by `layers` alone.
+        metadata: a table with a header: a file in the first column, then what is known about it.
+        fields: of JSON lines, or columns of tables, that describe each record.
+        tagger: gives the universal part of speech of each token of sentences, so that `bank/NOUN`
+            can be asked for. For several workers it must be picklable.
+        add: add the files to the index in `out`, which keeps its words and `max_uses`; the result
+            is that of indexing all files at once with these words.
         workers: processes.
         overwrite: start again in a folder that holds an earlier index.
         progress: counts sentences, each twice.
@@ -134,8 +158,8 @@ def build_index(
             raise ConfigError(f"{name}={value}; use 1 or more")
     if k < 0:
         raise ConfigError(f"k={k}; use 1 or more, or 0 for layers alone")
-    paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
-    if not paths:
+    found = corpus_files([files] if isinstance(files, str | Path) else files)
+    if not found:
         raise InputError("no input files; name at least one text file")
     if options.get("layers") == "all":
         raise ConfigError(
@@ -157,40 +181,53 @@ def build_index(
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by another process; wait for it"
     listed = None if words is None else _word_list(words)
+    if add and listed is not None:
+        raise ConfigError("an index keeps its words; leave out words, or make it again")
+    documents, where, unknown = read_documents(
+        found, metadata=None if metadata is None else Path(metadata), fields=fields
+    )
+    if unknown:
+        report(f"no metadata for {_first(unknown)}")
     check_manifest(path, FORMAT)
+    setup = {
+        **{"job": job, "k": k, "layers": keeps_layers, "elmo": elmo, "tagger": tagger},
+        "phrases": [word for word in listed or () if " " in word],
+    }
     with (
         JournalFolder.opened(path, _Part, _FILES, busy=busy, marks=(MANIFEST,)) as folder,
-        Pool(
-            start_indexer,
-            workers,
-            setup={
-                "job": job,
-                "k": k,
-                "layers": keeps_layers,
-                "elmo": elmo,
-            },
-            in_process=workers == 1,
-        ) as pool,
+        Pool(start_indexer, workers, setup=setup, in_process=workers == 1) as pool,
     ):
         settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
         settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
-        settings |= {"candidates": CANDIDATES}
+        settings |= {"candidates": CANDIDATES, "tags": tagger is not None}
         settings |= {} if listed else {"min_count": min_count}
-        inputs = [inspect_input(path) for path in paths]
+        settings = dict(sorted(settings.items()))
+        inputs = [inspect_input(path) for path, _ in found]
         facts = {"settings": settings, **pool.facts(), "inputs": [one.facts() for one in inputs]}
         facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
-        builder = _Builder(folder, pool, job, inputs, progress)
-        if not builder.resume(facts, overwrite):
-            table = builder.start(facts, listed, min_count, max_uses)
-            if listed and (absent := [word for word in listed if word not in table]):
-                more = ", ..." if len(absent) > _LISTED else ""
-                report(f"not in the text: {shown(', '.join(absent[:_LISTED]), 200)}{more}")
+        for one, mine in zip(facts["inputs"], where, strict=True):
+            one["about"] = documents.digest(mine)
+        builder = _Builder(folder, pool, job, inputs, where, progress)
+        base = builder.extend(facts) if add else None
+        if base is not None or not builder.resume(facts, overwrite and not add):
+            if base is not None:
+                listed = list(base.words)
+            plan = builder.start(facts, documents, listed, min_count, base)
+            if absent := [] if add else [word for word in listed or () if word not in plan.corpus]:
+                report(f"not in the text: {_first(absent)}")
             if k and not facts["model"]["softmax"]:
                 report("the model has no softmax, so uses are compared by its layers")
-            report(_estimate(table, max_uses, facts["model"]["use_bytes"]))
-            builder.compute(max_uses)
+            table = {word: count for word, (count, _) in plan.table.items()}
+            most = facts["settings"]["max_uses"]
+            report(_estimate(table, most, facts["model"]["use_bytes"]))
+            builder.compute(most)
             builder.merge(facts, _model_name(model))
     return Index.open(out, elmo=elmo)
+
+
+def _first(words: Sequence[str]) -> str:
+    more = ", ..." if len(words) > _LISTED else ""
+    return shown(", ".join(words[:_LISTED]), 200) + more
 
 
 def _word_list(words: Iterable[str]) -> list[str]:
@@ -218,8 +255,29 @@ def _tokenizer_name(elmo: Elmo) -> str | None:
     return None
 
 
+class _Plan(msgspec.Struct):
+    """What was found out when the words were counted.
+
+    Attributes:
+        table: how often each word to index occurs, and its smallest draw; the most frequent first.
+        corpus: how often every word and every phrase to index occurs.
+        documents: of all inputs.
+        sentences: how many there are in all inputs.
+        earlier: parts, sentences and documents of the index that is added to.
+    """
+
+    table: dict[str, tuple[int, int]]
+    corpus: dict[str, int]
+    documents: Documents
+    sentences: int
+    earlier: tuple[int, int, int] = (0, 0, 0)
+
+
 class _Builder:
-    """The steps of `build_index`."""
+    """The steps of `build_index`.
+
+    To add to an index, it is taken apart first: its uses become parts like those of the new text.
+    """
 
     def __init__(
         self,
@@ -227,23 +285,62 @@ class _Builder:
         pool: Pool,
         job: Job,
         inputs: Sequence[InputFile],
+        where: Sequence[dict[int, int] | int],
         progress: Progress,
     ) -> None:
         self.folder, self.path, self.pool = folder, folder.path, pool
-        self.job, self.inputs, self.progress = job, inputs, progress
+        self.job, self.inputs, self.where, self.progress = job, inputs, where, progress
         self.done: dict[int, _Part] = {}
+        self.plan = _Plan({}, {}, Documents([], {}, []), 0)
+
+    def extend(self, facts: dict[str, Any]) -> Index | None:
+        """Make `facts` those of the index in this folder together with the new files.
+
+        Returns:
+            the index; None if adding these files has begun, or is done.
+        """
+        label = f"'{shown(self.path, 100)}'"
+        new = [one["sha256"] for one in facts["inputs"]]
+        journal = self.folder.found()
+        manifest = read_manifest(self.path) if (self.path / MANIFEST).exists() else None
+        for begun in (manifest, journal and journal[0]):
+            if begun is None:
+                continue
+            inputs = begun["inputs"]
+            if len(inputs) > len(new) and [one["sha256"] for one in inputs[-len(new) :]] == new:
+                facts |= {name: begun[name] for name in ("settings", "software", "inputs")}
+                if begun is not manifest:  # a kill may have left that of the index added to
+                    (self.path / MANIFEST).unlink(missing_ok=True)
+                return None
+        if manifest is None:
+            raise ConfigError(f"{label} is not a complete index; make one without --add first")
+        for name in ("words", "min_count", "max_uses"):  # of the index, whatever was asked for
+            facts["settings"].pop(name, None)
+            if name in manifest["settings"]:
+                facts["settings"][name] = manifest["settings"][name]
+        facts["software"] = manifest["software"]
+        check_same_run(self.path, {**manifest, "inputs": []}, {**facts, "inputs": []})
+        if {one["sha256"] for one in manifest["inputs"]} & set(new):
+            raise ConfigError(f"{label} has some of these files already; name new ones alone")
+        verify(self.path)
+        base = Index.open(self.path)
+        facts["settings"]["words"] = digest_words(sorted(base.words))
+        facts["settings"].pop("min_count", None)
+        facts["settings"] = dict(sorted(facts["settings"].items()))
+        facts["inputs"] = manifest["inputs"] + facts["inputs"]
+        return base
 
     def resume(self, facts: Mapping[str, Any], overwrite: bool) -> bool:
         """Find what is done; whether the index is complete already."""
         found = None if overwrite else self.folder.found()
         manifest = self.path / MANIFEST
         if manifest.exists() and not overwrite:
-            check_same_run(self.path, read_manifest(self.path), facts)
+            self._check_same(read_manifest(self.path), facts)
             verify(self.path)
             self._clean(found is not None)  # a kill may have left parts
             return True
         if found is not None:
-            check_same_run(self.path, found[0], facts)
+            self._check_same(found[0], facts)
             # A damaged part is computed again.
             self.done = {
                 one.number: one
@@ -252,67 +349,152 @@ class _Builder:
             }
         return False
 
-    def start(
-        self, facts: Mapping[str, Any], listed: Sequence[str] | None, min_count: int, max_uses: int
-    ) -> dict[str, int]:
-        """The words to index with their counts, the most frequent first."""
-        table = None if -1 in self.done else self._counted(listed, min_count, max_uses)
-        # Only now, with something to index, does an earlier index go. Its manifest goes first: it
-        # says that all files are there.
-        (self.path / MANIFEST).unlink(missing_ok=True)
-        self.folder.begin(facts, self.done.values())
-        if table is not None:
-            with atomic_file(self.path / _COUNTS, overwrite=True) as stream:
-                stream.write(json.dumps(table).encode())
-            self._add(-1, 0, _COUNTS)
-        return self._counts()
+    def _check_same(self, earlier: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        check_same_run(self.path, earlier, facts)
+        if [one["about"] for one in earlier["inputs"]] != [one["about"] for one in facts["inputs"]]:
+            raise ResumeError(
+                f"'{shown(self.path, 100)}' was started with other metadata; choose another "
+                "folder, or pass overwrite=True (--force) to start again"
+            )
 
-    def _counted(
-        self, listed: Sequence[str] | None, min_count: int, max_uses: int
-    ) -> dict[str, tuple[int, int]]:
-        """The count of each word to index, and its smallest draw."""
-        counts: Counter[str] = Counter()
-        draws: dict[str, int] = {}
+    def start(
+        self,
+        facts: Mapping[str, Any],
+        documents: Documents,
+        listed: Sequence[str] | None,
+        min_count: int,
+        base: Index | None,
+    ) -> _Plan:
+        """Count, unless that is done; without a use of any word nothing is changed."""
+        if -1 not in self.done:
+            if base is None and len(facts["inputs"]) > len(self.inputs):
+                self._refuse_damaged()
+            self._count(documents, listed, min_count, facts["settings"]["max_uses"], base)
+            with atomic_file(self.path / _COUNTS, overwrite=True) as stream:
+                stream.write(msgspec.json.encode(self.plan))
+            self.done[-1] = self._record(-1, _COUNTS)
+        # From here on the journal counts, and an earlier index goes.
+        self.folder.begin(facts, self.done.values())
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        self.plan = msgspec.json.decode((self.path / _COUNTS).read_bytes(), type=_Plan)
+        if not set(range(self.plan.earlier[0])) <= set(self.done):
+            self._refuse_damaged()
+        return self.plan
+
+    def _refuse_damaged(self) -> NoReturn:
+        raise FormatError(
+            f"parts of the index in '{shown(self.path, 100)}' were damaged while text was added; "
+            "index all of the text again with --force"
+        )
+
+    def _count(
+        self,
+        documents: Documents,
+        listed: Sequence[str] | None,
+        min_count: int,
+        max_uses: int,
+        base: Index | None,
+    ) -> None:
+        """Find the words to index, and take apart the index that is added to."""
+        plan, draws = self.plan, dict[str, int]()
+        own = np.zeros(0, np.uint64)
+        plan.documents = documents
+        if base is not None:
+            plan.sentences = base.manifest["sentences"]
+            plan.corpus = dict(base.corpus_counts)
+            plan.documents = base.documents.joined(documents)
+            plan.earlier = 0, plan.sentences, len(base.documents.names)
+            own = _draws_of(base)
+            starts = zip(base.words, np.minimum.reduceat(own, base.offsets[:-1]), strict=True)
+            draws = {word: int(least) for word, least in starts if max_uses < _SURE}
+        counts = Counter(plan.corpus)
         for request, reply in self.pool.map(self._requests("count", {"max_uses": max_uses})):
             counts.update(reply["counts"])
             for word, draw in reply["draws"].items():
                 draws[word] = min(draw, draws.get(word, _HASHES))
-            self.progress.update(len(request["texts"]))
-        kept = listed if listed is not None else counts
+            plan.sentences += request["n"]
+            self.progress.update(request["n"])
+        kept: Iterable[str] = counts
+        if listed is not None:
+            kept = {one for word in listed for one in (expand(word, counts) or [word])}
         least = 1 if listed is not None else min_count
         words = sorted((-counts[w], w) for w in kept if counts[w] >= least)
         if not words:
             raise InputError(
-                f"none of the words occurs in the text ({shown(', '.join(kept), 60)}); check "
+                f"none of the words occurs in the text ({shown(', '.join(listed), 60)}); check "
                 "them, or the path if they are in a file"
                 if listed is not None
                 else f"no word occurs {min_count} times; pass a smaller min_count"
             )
-        return {word: (-count, draws.get(word, 0)) for count, word in words}
+        plan.table = {word: (-count, draws.get(word, 0)) for count, word in words}
+        plan.corpus = {word: counts[word] for word in sorted(counts)}
+        if base is not None:
+            plan.earlier = self._take_apart(base, own, max_uses), *plan.earlier[1:]
 
-    def _counts(self) -> dict[str, int]:
-        table = json.loads((self.path / _COUNTS).read_bytes())
-        return {word: count for word, (count, _) in table.items()}
+    def _take_apart(self, base: Index, draws: NDArray[np.uint64], max_uses: int) -> int:
+        """Write the uses of an index as parts, those that its words still need; how many parts."""
+        numbers = {word: number for number, word in enumerate(self.plan.table)}
+        words = np.array([numbers[word] for word in base.words], np.int32)
+        limits = [_limit(*self.plan.table[word], max_uses) - 1 for word in base.words]
+        sizes = np.diff(base.offsets)
+        rows = np.flatnonzero(draws <= np.repeat(np.array(limits, np.uint64), sizes))
+        arrays = base.arrays
+        rows = rows[np.argsort(arrays["sentence"][rows], kind="stable")]
+        sentences = np.asarray(arrays["sentence"][rows])
+        used, ends = np.unique(sentences), arrays["text_end"]
+        count = np.array(arrays["count"])
+        count[:, 0] = words[count[:, 0]]
+        parts = range(0, len(used), _PART_SENTENCES)
+        for number, first in enumerate(parts):
+            some = used[first : first + _PART_SENTENCES]
+            mine = slice(*np.searchsorted(sentences, [some[0], some[-1] + 1]))
+            found = {
+                name: array[rows[mine]]
+                for name, array in arrays.items()
+                if name not in (*SENTENCES, "count")
+            }
+            text = [arrays["text"][ends[s - 1] if s else 0 : ends[s]] for s in some]
+            found |= {name: arrays[name][some] for name in ("line", "source", "number")}
+            found |= {
+                "word": np.repeat(words, sizes)[rows[mine]],
+                "sentence": np.searchsorted(some, sentences[mine]).astype("<i4"),
+                "text": np.concatenate(text),
+                "text_end": np.cumsum([len(one) for one in text], dtype="<i8"),
+                "count": count if number == 0 else count[:0],
+                "n_words": np.zeros((0, 2), np.int64),
+            }
+            self._write_part(number, found)
+            self.done[number] = self._record(number, _part(number))
+        return len(parts)
+
+    def _write_part(self, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        with atomic_file(self.path / _part(number), overwrite=True) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take names for flags
 
     def compute(self, max_uses: int) -> None:
         """Write the parts that are missing."""
         more = {"table": str(self.path / _COUNTS), "max_uses": max_uses, "folder": str(self.path)}
         for request, _ in self.pool.map(self._requests("uses", more)):
             number = request["number"]
-            self._add(number, request["source"], _part(number))
-            self.progress.update(len(request["texts"]))
+            self.done[number] = self._record(number, _part(number))
+            self.folder.add(self.done[number])
+            self.progress.update(request["n"])
 
     def merge(self, facts: Mapping[str, Any], model: str | list[str] | None) -> None:
         """Join the parts, sorted by word; they go when the manifest is there."""
-        numbers = sorted(set(self.done) - {-1})
-        counts = self._counts()
-        n_uses = np.zeros(len(counts), np.int64)
+        plan, numbers = self.plan, sorted(set(self.done) - {-1})
+        n_uses = np.zeros(len(plan.table), np.int64)
         shapes: dict[str, tuple[int, ...]] = {}
         kinds: dict[str, np.dtype[Any]] = {}
+        counts, n_words = [], np.array(plan.documents.n_words, np.int64)
         for number in numbers:
             with np.load(self.path / _part(number)) as part:
-                n_uses += np.bincount(part["word"], minlength=len(counts))
+                n_uses += np.bincount(part["word"], minlength=len(plan.table))
+                counts.append(part["count"].astype(np.int64))
+                np.add.at(n_words, part["n_words"][:, 0], part["n_words"][:, 1])
                 for name in part_names(facts):
+                    if name == "count":
+                        continue
                     array = part[name]
                     length = shapes.get(name, (0,))[0] + len(array)
                     shapes[name], kinds[name] = (length, *array.shape[1:]), array.dtype
@@ -327,10 +509,19 @@ class _Builder:
         for array in out.values():
             array.flush()
         np.save(self.path / "offsets.npy", offsets)
-        (self.path / WORDS).write_bytes(json.dumps(counts, ensure_ascii=False).encode())
-        names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
+        np.save(self.path / "count.npy", _summed(np.concatenate(counts)))
+        plan.documents.n_words = n_words.tolist()
+        texts = {
+            WORDS: {word: count for word, (count, _) in plan.table.items()},
+            CORPUS: plan.corpus,
+            DOCUMENTS: plan.documents,
+        }
+        for name, value in texts.items():
+            (self.path / name).write_bytes(msgspec.json.encode(value))
+        names = [*(f"{name}.npy" for name in (*out, "offsets", "count")), *texts, VOCABULARY]
         list(self.pool.map([{"do": "words", "folder": str(self.path)}]))
-        write_manifest(self.path, {**facts, "model_name": model, "uses": int(offsets[-1])}, names)
+        more = {"model_name": model, "sentences": plan.sentences, "uses": int(offsets[-1])}
+        write_manifest(self.path, {**facts, **more}, names)
         self._clean(True)
 
     def _clean(self, journal: bool) -> None:
@@ -358,42 +549,59 @@ class _Builder:
                     out[name][rows] = values + n_sentences if name == "sentence" else values
                 ends = part["text_end"] + n_bytes
                 here = slice(n_sentences, n_sentences + len(ends))
-                out["text_end"][here], out["line"][here] = ends, part["line"]
-                out["source"][here] = part["source"]
+                out["text_end"][here] = ends
+                for name in ("line", "source", "number"):
+                    out[name][here] = part[name]
                 text = part["text"]
                 out["text"][n_bytes : n_bytes + len(text)] = text
                 n_sentences, n_bytes = n_sentences + len(ends), n_bytes + len(text)
 
-    def _add(self, number: int, source: int, file: str) -> None:
+    def _record(self, number: int, file: str) -> _Part:
         size, digest = (self.path / file).stat().st_size, sha256_file(self.path / file)
-        record = _Part(file=file, bytes=size, number=number, source=source, sha256=digest)
-        self.done[number] = record
-        self.folder.add(record)
+        return _Part(file=file, bytes=size, number=number, sha256=digest)
 
-    def _requests(self, do: str, more: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        for source, shard in self._shards():
+    def _requests(self, do: str, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        for sources, shard in self._shards():
             if do == "uses" and shard.number in self.done:
                 self.progress.update(len(shard.texts))
                 continue
-            yield {
-                **(more or {}),
-                "do": do,
-                "number": shard.number,
-                "first": shard.first,
-                "source": source,
-                "texts": shard.texts,
-                "lines": shard.lines,
-            }
+            place = {"do": do, "number": shard.number, "first": shard.first, "n": len(sources)}
+            yield {**more, **place, "texts": shard.texts, "lines": shard.lines, "sources": sources}
 
-    def _shards(self) -> Iterator[tuple[int, TextShard]]:
-        """Yield each shard with the number of its file; numbers count on from file to file."""
-        number = first = 0
-        for source, file in enumerate(self.inputs):
-            limit = None if self.job.limit is None else self.job.limit - first
+    def _shards(self) -> Iterator[tuple[list[int], TextShard]]:
+        """Yield each shard with the numbers of documents; numbers count on from file to file."""
+        number, start, document = self.plan.earlier
+        first = start
+        for file, mine in zip(self.inputs, self.where, strict=True):
+            limit = None if self.job.limit is None else self.job.limit - first + start
             before = first
             for shard in cut_shards([file], self.job, Counts(), limit):
-                yield source, replace(shard, number=number, first=before + shard.first)
+                sources = [
+                    document + (mine if isinstance(mine, int) else mine[line])
+                    for line in shard.lines
+                ]
+                yield sources, replace(shard, number=number, first=before + shard.first)
                 number, first = number + 1, first + len(shard.texts)
+
+
+def _draws_of(index: Index) -> NDArray[np.uint64]:
+    """The draw of each use of an index, as when it was chosen."""
+    arrays, words = index.arrays, np.repeat(list(index.words), np.diff(index.offsets))
+    numbers = arrays["number"][arrays["sentence"]].tolist()
+    places = zip(words.tolist(), numbers, arrays["position"].tolist(), strict=True)
+    return np.array([_draw(*place) for place in places], np.uint64)
+
+
+def _limit(count: int, draw: int, max_uses: int) -> int:
+    """Below which draws uses are kept: all of a rare word, and always the smallest."""
+    return min(_HASHES, max(_HASHES * max_uses // count, draw + 1))
+
+
+def _summed(counts: Rows) -> NDArray[np.int32]:
+    """Rows (word, document, n) in order, those of a word and document joined."""
+    keys, rows = np.unique(counts[:, 0] << 32 | counts[:, 1], return_inverse=True)
+    sums = np.bincount(rows.reshape(-1), counts[:, 2], len(keys)).astype(np.int64)
+    return np.stack([keys >> 32, keys & 0xFFFFFFFF, sums], axis=1).astype(np.int32)
 
 
 def _reserved(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
@@ -466,6 +674,11 @@ class _Indexer:
         if setup["elmo"] and self.elmo.engine.compute.tokenizer and not job.tokenizer:
             self.tokenizer = None  # a function that only the loaded model has
         self._table: dict[str, tuple[int, int]] = {}
+        self._tagger: Tagger | None = setup["tagger"]
+        # By their first word, to be found quickly.
+        self._phrases: dict[str, list[list[str]]] = {}
+        for phrase in setup["phrases"]:
+            self._phrases.setdefault(phrase.split()[0], []).append(phrase.split())
 
     def facts(self) -> dict[str, Any]:
         facts = self._embedder.facts()
@@ -488,9 +701,10 @@ class _Indexer:
         draws: dict[str, int] = {}
         for number, text in enumerate(fields["texts"], fields["first"]):
             words = [token.lower() for token in self.reading.sentence(text).tokens]
-            counts.update(words)
+            targets = [*enumerate(words), *self._found_phrases(words)]
+            counts.update(word for _, word in targets)
             if fields["max_uses"] < _SURE:
-                for position, word in enumerate(words):
+                for position, word in targets:
                     draw = _draw(word, number, position)
                     draws[word] = min(draw, draws.get(word, _HASHES))
         counts = Counter({w: n for w, n in counts.items() if any(map(str.isalnum, w))})
@@ -499,21 +713,36 @@ class _Indexer:
     def write(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the chosen uses of a shard and write them."""
         if not self._table:
-            counts = json.loads(Path(fields["table"]).read_bytes())
-            most = fields["max_uses"]
+            plan = msgspec.json.decode(Path(fields["table"]).read_bytes(), type=_Plan)
             self._table = {
-                word: (number, min(_HASHES, max(_HASHES * most // count, draw + 1)))
-                for number, (word, (count, draw)) in enumerate(counts.items())
+                word: (number, _limit(count, draw, fields["max_uses"]))
+                for number, (word, (count, draw)) in enumerate(plan.table.items())
             }
         self._embedder.forget_words()
-        chosen, lines, words = [], [], []
-        for k, text in enumerate(fields["texts"]):
+        chosen: list[tuple[Sentence, list[Span]]] = []
+        kept, words = [], []
+        counts: Counter[tuple[int, int]] = Counter()
+        n_words: Counter[int] = Counter()
+        texts, sources, lines = fields["texts"], fields["sources"], fields["lines"]
+        for k, (text, source) in enumerate(zip(texts, sources, strict=True)):
             sentence = self.reading.sentence(text)
-            found = self._chosen(sentence.tokens, fields["first"] + k)
+            tokens = [token.lower() for token in sentence.tokens]
+            n_words[source] += sum(
+                token[:1].isalnum() or any(map(str.isalnum, token)) for token in tokens
+            )
+            found = []
+            for position, word in (*enumerate(tokens), *self._found_phrases(tokens)):
+                number, limit = self._table.get(word, (-1, 0))
+                if number < 0:
+                    continue
+                counts[number, source] += 1
+                # A draw that depends on nothing but the place: flat, and the same in every run.
+                if limit == _HASHES or _draw(word, fields["first"] + k, position) < limit:
+                    found.append(((position, position + word.count(" ")), number))
             if found:
-                chosen.append((sentence, [position for position, _ in found]))
+                chosen.append((sentence, [span for span, _ in found]))
                 words += [word for _, word in found]
-                lines.append(fields["lines"][k])
+                kept.append(k)
         parts = [self._packed(self.space.vectors([]))]  # gives the shapes if nothing is chosen
         for window in windows(chosen, lambda item: len(item[0])):
             parts.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))
@@ -527,29 +756,37 @@ class _Indexer:
             name: np.concatenate(columns)
             for name, columns in zip(names, zip(*parts, strict=True), strict=False)
         }
-        sizes = [len(positions) for _, positions in chosen]
+        sizes = [len(spans) for _, spans in chosen]
+        rows = [(number, source, n) for (number, source), n in counts.items()]
         arrays |= {
             "word": np.asarray(words, "<i4"),
             "sentence": np.repeat(np.arange(len(chosen)), sizes).astype("<i4"),
-            "position": np.asarray([p for _, some in chosen for p in some], "<i4"),
+            "position": np.asarray([first for _, some in chosen for first, _ in some], "<i4"),
             "text": np.frombuffer(b"".join(encoded), np.uint8),
             "text_end": np.cumsum([len(one) for one in encoded], dtype="<i8"),
-            "line": np.asarray(lines, "<i4"),
-            "source": np.full(len(chosen), fields["source"], "<i4"),
+            "line": np.asarray([lines[k] for k in kept], "<i4"),
+            "source": np.asarray([sources[k] for k in kept], "<i4"),
+            "number": np.asarray([fields["first"] + k for k in kept], "<i4"),
+            "count": np.asarray(rows, "<i4").reshape(-1, 3),
+            "n_words": np.asarray(list(n_words.items()), np.int64).reshape(-1, 2),
         }
+        if self._tagger is not None:
+            tags = self._tagger([sentence.tokens for sentence, _ in chosen])
+            arrays["tag"] = _tag_numbers(chosen, tags)
         with atomic_file(Path(fields["folder"]) / _part(fields["number"]), overwrite=True) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take names for flags
         return {}
 
-    def _chosen(self, tokens: Sequence[str], number: int) -> list[tuple[int, int]]:
-        """The positions that are indexed, and the numbers of their words."""
-        found = []
-        for position, token in enumerate(tokens):
-            word, least = self._table.get(token.lower(), (0, 0))
-            # A draw that depends on nothing but the place: flat, and the same in every run.
-            if least == _HASHES or (least and _draw(token.lower(), number, position) < least):
-                found.append((position, word))
-        return found
+    def _found_phrases(self, tokens: Sequence[str]) -> list[tuple[int, str]]:
+        """Where the phrases to index begin."""
+        if not self._phrases:
+            return []
+        return [
+            (position, " ".join(phrase))
+            for position, token in enumerate(tokens)
+            for phrase in self._phrases.get(token, ())
+            if tokens[position : position + len(phrase)] == phrase
+        ]
 
     def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], ...]:
         """Substitutes and vector of each place as small integers with scales."""
@@ -572,6 +809,17 @@ class _Indexer:
     def _keeps_layers(self) -> bool:
         """Without a softmax, the vectors are the layers."""
         return self.layers is not None and self.space.k > 0
+
+
+def _tag_numbers(
+    chosen: Sequence[tuple[Sentence, Sequence[Span]]], tags: Iterable[Sequence[str]]
+) -> NDArray[np.uint8]:
+    """The part of speech of each use; the last word of a phrase decides."""
+    known = {tag: number for number, tag in enumerate(TAGS)}
+    pairs = zip(chosen, tags, strict=True)
+    found = [mine[last] for (_, spans), mine in pairs for _, last in spans]
+    # A tag may go on with that of another set: NOUN+NN.
+    return np.array([known.get(tag.partition("+")[0], known["X"]) for tag in found], np.uint8)
 
 
 def _draw(word: str, sentence: int, position: int) -> int:

@@ -191,8 +191,8 @@ class TextFiles(Reading):
     def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[tuple[int, Text]]:
         """Yield the sentences of a stream, each with the number of its first line from 1.
 
-        Sentences that are split from running text are numbered themselves. Lines that are not
-        UTF-8 are counted.
+        Sentences that are split from running text are numbered themselves, those of records have
+        the number of their record. Lines that are not UTF-8 are counted.
 
         Args:
             stream: the file.
@@ -209,6 +209,14 @@ class TextFiles(Reading):
         size = LIMITS.text_line_bytes
         lines = read_lines(stream, what=name, max_line=size, errors=self.errors, on_invalid=count)
         texts = record_texts(lines, name, self.column, self.conllu)
+        if self.split_sentences and self.column is not None:
+            return (
+                (number, sentence)
+                for number, text in texts
+                for sentence in _split_paragraphs(
+                    self._paragraphs(iter([(number, text)]), name), name
+                )
+            )
         if self.split_sentences:
             return enumerate(_split_paragraphs(self._paragraphs(texts, name), name), 1)
         # A cell of a table may have several lines; its spans stay the same.

@@ -25,6 +25,7 @@ __all__ = [
     "data_suffix",
     "json_lines",
     "record_texts",
+    "record_values",
     "split_columns",
     "table_rows",
 ]
@@ -70,6 +71,39 @@ def record_texts(
         problem = f"{suffix} is not a text with one sentence per line; name what to read with "
         raise InputError(f"{problem}--column", file=shown(name, 120))
     return lines
+
+
+def record_values(
+    self, lines: Lines, name: str, fields: Sequence[str]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield what some fields of each record hold, as texts, and its first line's number.
+
+    Args:
+        lines: of a file, with their numbers.
+        name: of the file; its suffix tells JSON lines from tables.
+        fields: keys or names of columns; a record may lack some.
+
+    Raises:
+        InputError: the file has no fields, or no column of such a name.
+    """
+    if data_suffix(name) in (".jsonl", ".ndjson"):
+        for number, record in json_lines(lines, name):
+            given = record if isinstance(record, dict) else {}
+            found = (given.get(one) for one in fields)
+            yield number, tuple("" if one is None else _one_line(one) for one in found)
+        return
+    rows = table_rows(lines, name) if data_suffix(name) in (".csv", ".tsv") else iter(())
+    header = next(rows, (1, []))[1]
+    for one in fields:
+        if one not in header:
+            raise _refusal(name)(1, f"no field '{shown(one, 40)}'; use JSON lines or a table")
+    places = [header.index(one) for one in fields]
+    for number, row in rows:
+        yield number, tuple(_one_line(row[k]) if k < len(row) else "" for k in places)
+
+
+def _one_line(value: object) -> str:
+    return " ".join((value if isinstance(value, str) else json.dumps(value)).split())
 
 
 def data_suffix(name: str) -> str:

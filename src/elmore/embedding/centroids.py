@@ -9,17 +9,19 @@ For centroids of the senses in an index, use `elmore senses INDEX WORD -o senses
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.elmo import Elmo
 from elmore.embedding.results import LayerChoice, unit
 from elmore.embedding.stream import BATCH_TOKENS, embed_stream, finish_of
 from elmore.errors import ConfigError
 from elmore.options import Output
 from elmore.text.tokenizer import Sentence
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = ["Centroid", "first_centres", "k_means", "sense_centroids", "word_centroids"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from elmore import Elmo
+from elmore.embedding import centroids
+from elmore.embedding.centroids import sense_centroids, word_centroids
 from elmore.errors import ConfigError
-from elmore.senses import centroids
-from elmore.senses.centroids import sense_centroids, word_centroids
 from elmore.text.tokenizer import Sentence
 
 TEXT = [
