@@ -57,9 +57,32 @@ def test_json_and_files(tmp_path):
     with pytest.raises(ConfigError, match="exists"):
         REPORT.save(tmp_path / "a.json")
     REPORT.save(tmp_path / "a.json", overwrite=True)
-    with pytest.raises(ConfigError, match=r"a.csv' in that form; use .html, .json, .txt"):
-        REPORT.save(tmp_path / "a.csv")
-    assert not (tmp_path / "a.csv").exists()
+    with pytest.raises(ConfigError, match=r"a.xls' in that form; use .html, .json, .txt, .csv, .t"):
+        REPORT.save(tmp_path / "a.xls")
+    assert not (tmp_path / "a.xls").exists()
+
+
+def test_tables_for_spreadsheets(tmp_path):
+    rows = [{"a": "=1+1", "n": 1.5}, {"a": 'x\x1b,"y"', "m": "é"}, {"a": "-2", "n": None}]
+    report = Report(name="x", metrics={}, tables={"first": [{"b": 1}], "t": rows})
+    assert report.to_csv("t") == 'a,n,m\n\'=1+1,1.5,\n"x,""y""",,é\n-2,,\n'
+    assert report.to_csv() == "b\n1\n"
+    report.save(tmp_path / "a.csv")
+    report.save(tmp_path / "a.tsv")
+    assert (tmp_path / "a.csv").read_bytes() == b"\xef\xbb\xbfb\n1\n"
+    assert (tmp_path / "a.tsv").read_bytes() == b"b\n1\n"
+
+
+def test_a_page_has_bars_and_contexts(tmp_path):
+    rows = [{"left": "a", "word": "<b>", "share": 0.25, "other": 0.75}]
+    report = Report(name="x", metrics={}, tables={"t": rows}, bars=[["share", "other"], ["none"]])
+    report.save(tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert 'name="viewport"' in page
+    assert '<td class="word">&lt;b&gt;</td>' in page
+    assert page.count('<div class="bar">') == 1
+    assert 'style="width:25.0%;background:var(--s1)" title="share: 25%"' in page
+    assert "bar" not in report._repr_html_()  # a notebook has no styles of ours
 
 
 def test_a_short_repr():

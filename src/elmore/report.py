@@ -5,7 +5,9 @@ Also what every picture has in common: which formats there are, and how a figure
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from elmore.base.atomic import atomic_file, atomic_path
-from elmore.base.messages import printable
+from elmore.base.messages import printable, spreadsheet_safe
 from elmore.base.optional import require
 from elmore.errors import ConfigError
 
 __all__ = [
     "PICTURES",
+    "TABLES",
     "Report",
     "Reported",
     "Row",
@@ -34,12 +37,36 @@ Row = Mapping[str, Value]
 _FORMATS = ("svg", "png", "pdf")
 # Suffixes of files that hold a picture.
 PICTURES = tuple(f".{name}" for name in _FORMATS)
-# Of a page that stands alone: it loads nothing.
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em}"
-    "table{border-collapse:collapse;margin:1.5em 0}caption{font-weight:600;text-align:left}"
-    "th,td{padding:.2em .8em;border-bottom:1px solid #8884;text-align:left}"
-)
+# Suffixes of files for spreadsheets and data frames.
+TABLES = (".csv", ".tsv")
+# Of a page that stands alone: it loads nothing. The colours are those of serve/page/page.css.
+_STYLE = """
+:root { color-scheme: light dark; --paper: #f6f5f1; --ink: #1d2321; --quiet: #56615c;
+  --line: #d9d6cc; --card: #fff; --accent: #0b6e4f; --s1: #0b6e4f; --s2: #b4481e; --s3: #3b5bb5;
+  --s4: #94297c; --s5: #7a6400; --s6: #00728a; --s7: #5b4a9c; --s8: #6d5544; }
+@media (prefers-color-scheme: dark) { :root { --paper: #121614; --ink: #e7ebe8; --quiet: #a0aca6;
+  --line: #343d38; --card: #1a201d; --accent: #57c79b; --s1: #57c79b; --s2: #ff9a6b;
+  --s3: #8fabff; --s4: #f08bd6; --s5: #dcc14a; --s6: #4fc6df; --s7: #b7a6f5; --s8: #c9ab94; } }
+body { margin: 0 auto; max-width: 78rem; padding: 1rem clamp(.75rem, 3vw, 2rem) 2rem;
+  background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+h1 { margin: 0 0 1rem; font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  padding: 1rem; margin: 1rem 0; overflow-x: auto; }
+table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+section > table { width: 100%; }
+caption { font-weight: 600; font-size: 1.05rem; text-align: left; padding-bottom: .4rem; }
+th { color: var(--quiet); font-weight: 500; white-space: nowrap; }
+th, td { padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--line); text-align: left;
+  vertical-align: baseline; }
+tr:last-child td { border-bottom: 0; }
+.left { text-align: right; }
+.left, .right, .where { white-space: nowrap; }
+td.word { color: var(--accent); font-weight: 600; white-space: nowrap; }
+.bar { display: flex; height: .7rem; width: 9rem; border-radius: .2rem; overflow: hidden;
+  background: var(--paper); border: 1px solid var(--line); }
+p { color: var(--quiet); font-size: .9rem; overflow-wrap: anywhere; }
+@media (max-width: 54rem) { .bar { width: 5rem; } .left, .right { white-space: normal; } }
+"""
 _METRICS_IN_REPR = 3
 
 
@@ -51,7 +78,8 @@ class Report:
         name: of the task or analysis.
         metrics: name of a metric to its number.
         measured_on: model, data, sizes and settings.
-        tables: title to rows; the rows of a table have the same columns.
+        tables: title to rows; those of a table that lack a column have nothing there.
+        bars: columns with shares of 1; a page draws those of each group as one bar.
         notes: sentences that a reader of the numbers should know.
     """
 
@@ -60,6 +88,7 @@ class Report:
     measured_on: Mapping[str, Value | Sequence[Value]] = field(default_factory=dict)
     tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    bars: Sequence[Sequence[str]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
@@ -92,8 +121,26 @@ class Report:
         rows = next(iter(tables.values()), []) if table is None else tables[table]
         return pandas.DataFrame([dict(row) for row in rows])
 
+    def to_csv(self, table: str | None = None, *, tabs: bool = False) -> str:
+        """One table, by default the first, as CSV, or with tabs as TSV.
+
+        A cell that a spreadsheet would take for a formula starts with '.
+        """
+        rows = self._tables()[table] if table else next(iter(self._tables().values()), [])
+        text = io.StringIO()
+        writer = csv.writer(text, "excel-tab" if tabs else "excel", lineterminator="\n")
+        names = _columns(rows)
+        lines: list[Sequence[Value]] = [names, *([row.get(name) for name in names] for row in rows)]
+        for cells in lines:
+            safe = (spreadsheet_safe(printable(c)) if isinstance(c, str) else c for c in cells)
+            writer.writerow(["" if cell is None else cell for cell in safe])
+        return text.getvalue()
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the report: .json, .html (a page that stands alone), or .txt, as it prints.
+        """Write the report as the suffix says.
+
+        .json, .html (a page that stands alone), .txt, as it prints, and .csv or .tsv for the first
+        table. CSV has the mark by which spreadsheets know UTF-8; TSV is for programs.
 
         Raises:
             ConfigError: another suffix; a name without any is a text.
@@ -101,7 +148,12 @@ class Report:
         path = Path(path)
         check_suffix(path)
         forms = {".json": self.to_json, ".html": self._page, ".htm": self._page}
-        text = forms.get(path.suffix.lower(), self.__str__)()
+        suffix = path.suffix.lower()
+        if suffix in TABLES:
+            mark = "\ufeff" if suffix == ".csv" else ""
+            text = mark + self.to_csv(tabs=suffix == ".tsv").rstrip("\n")
+        else:
+            text = forms.get(suffix, self.__str__)()
         with atomic_file(path, overwrite=overwrite) as stream:
             # Words of a broken text may hold lone surrogates, which UTF-8 cannot express.
             stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
@@ -120,13 +172,22 @@ class Report:
 
     def _repr_html_(self) -> str:
         # Words, paths and notes may come from anyone's files: nothing is left unescaped.
-        tables = [_html_table(title, rows) for title, rows in self._tables().items()]
+        return self._tables_html(())
+
+    def _tables_html(self, bars: Sequence[Sequence[str]]) -> str:
+        tables = [_html_table(title, rows, bars) for title, rows in self._tables().items()]
         remarks = "<br>".join(map(html.escape, self._remarks()))
         return "\n".join([*tables, f"<p>{remarks}</p>"] if remarks else tables)
 
     def _page(self) -> str:
-        head = f"<meta charset=utf-8><title>{html.escape(self.name)}</title><style>{_STYLE}</style>"
-        return f"<!doctype html><html>{head}<h1>{html.escape(self.name)}</h1>{self._repr_html_()}"
+        name = html.escape(printable(self.name))
+        head = (
+            '<meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+            f'initial-scale=1"><title>{name}</title><style>{_STYLE}</style>'
+        )
+        body = self._tables_html(self.bars)
+        body = body.replace("<table>", "<section><table>").replace("</table>", "</table></section>")
+        return f'<!doctype html><html lang="en"><head>{head}</head><h1>{name}</h1>{body}</html>'
 
     def _tables(self) -> Mapping[str, Sequence[Row]]:
         """The tables; where there are none, the metrics as one."""
@@ -181,31 +242,54 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
     )
 
 
+def _columns(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
 def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], set[int]]:
     """The header and the rows as text, and which columns hold numbers."""
-    columns = list(rows[0])
-    lines = [columns, *([_shown(row[column]) for column in columns] for row in rows)]
+    columns = _columns(rows)
+    lines = [columns, *([_shown(row.get(column)) for column in columns] for row in rows)]
     numbers = {
         k
         for k, column in enumerate(columns)
-        if all(isinstance(row[column], int | float | None) for row in rows)
+        if all(isinstance(row.get(column), int | float | None) for row in rows)
     }
     return lines, numbers
 
 
-def _html_table(title: str, rows: Sequence[Row]) -> str:
+def _html_table(title: str, rows: Sequence[Row], bars: Sequence[Sequence[str]] = ()) -> str:
     lines, numbers = _cells(rows) if rows else ([["(nothing)"]], set())
+    header = lines[0]
+    # The contexts of a word are set around it, whatever the table is.
+    names = [name if name in ("left", "word", "right", "where") else "" for name in header]
+    groups = [[name for name in group if name in header] for group in bars]
+    groups = [group for group in groups if group]
 
-    def line(cells: Sequence[str], tag: str) -> str:
-        styles = [' style="text-align: right"' if k in numbers else "" for k in range(len(cells))]
-        inside = (
-            f"<{tag}{style}>{html.escape(cell)}</{tag}>"
-            for cell, style in zip(cells, styles, strict=True)
-        )
+    def line(cells: Sequence[str], tag: str, row: Row | None) -> str:
+        inside = []
+        for k, (cell, name) in enumerate(zip(cells, names, strict=True)):
+            kind = ' style="text-align: right"' if k in numbers else ""
+            kind += f' class="{name}"' if name else ""
+            inside.append(f"<{tag}{kind}>{html.escape(cell)}</{tag}>")
+        inside += [f"<{tag}>{'' if row is None else _bar(row, group)}</{tag}>" for group in groups]
         return f"<tr>{''.join(inside)}</tr>"
 
-    body = [line(lines[0], "th"), *(line(cells, "td") for cells in lines[1:])]
-    return f"<table><caption>{html.escape(title)}</caption>{''.join(body)}</table>"
+    body = [line(header, "th", None)]
+    body += [line(cells, "td", row) for cells, row in zip(lines[1:], rows, strict=True)]
+    caption = f"<caption>{html.escape(title)}</caption>"
+    return f"<table>{caption}{''.join(body)}</table>"
+
+
+def _bar(row: Row, names: Sequence[str]) -> str:
+    """Shares as a bar, each in a colour of its own."""
+    parts = [
+        f'<div style="width:{100 * min(max(value, 0), 1):.1f}%;background:var(--s{k % 8 + 1})" '
+        f'title="{html.escape(name)}: {value:.0%}"></div>'
+        for k, name in enumerate(names)
+        if isinstance(value := row.get(name), int | float) and value == value
+    ]
+    return f'<div class="bar">{"".join(parts)}</div>'
 
 
 def _shown(value: Value | Sequence[Value]) -> str:
@@ -225,7 +309,7 @@ def _shown(value: Value | Sequence[Value]) -> str:
 
 def check_suffix(path: Path, *more: str) -> None:
     """Refuse a suffix that neither a report nor `more` has; call it before long work."""
-    known = (".html", ".json", ".txt", *more)
+    known = (".html", ".json", ".txt", *TABLES, *more)
     suffix = path.suffix.lower()
     if suffix not in (*known, ".htm", ""):
         raise ConfigError(f"cannot write '{path}' in that form; use {', '.join(known)}")

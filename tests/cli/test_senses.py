@@ -33,7 +33,7 @@ def test_find_in_three_forms(cli: Cli, uses: Path) -> None:
     assert "It  fell ." in lines[0]
     assert lines[0].endswith("text.txt:1")
     rows = cli("find", uses, "[It] fell .", "--csv", "--word", "it,said").out.splitlines()
-    assert rows[0] == "cosine,left,word,right,source,line,shared"
+    assert rows[0] == "cosine,left,word,right,source,line,shared,corpus"
     assert len(rows) == 11
     hits = json.loads(cli("find", uses, "[It] fell .", "--json").out)["hits"]
     assert hits[0]["tokens"] == ["It", "fell", "."]
@@ -98,7 +98,7 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
         (["index", "{text}"], "an index is a folder; pass -o FOLDER"),
         (["index", "-", "-o", "{text}.uses"], "stdin can be read only once"),
         (["find", "{text}", "the [bank]"], "is not an index; make one with `elmore index`"),
-        (["find", "{uses}", "the bank"], "mark one word"),
+        (["find", "{uses}", "the bank"], "'the bank' is not in the index of 2 words"),
         (["find", "{uses}", "the [bank]"], "'bank' is not in the index of 2 words"),
         (["senses", "{uses}", "it", "--assign", "{text}", "--json"], "leave out --json"),
         (["senses", "{uses}", "it", "--assign", "missing.txt"], "does not exist"),
@@ -110,8 +110,15 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
             "'yes', 'no' are not in the index",
         ),
         (["find", "{uses}", "the [it]", "-o", "hits.xlsx"], "cannot write 'hits.xlsx'"),
-        (["senses", "{uses}", "it", "-o", "senses.csv"], "cannot write 'senses.csv'"),
-        (["change", "{uses}", "{uses}", "-o", "change.csv"], "cannot write 'change.csv'"),
+        (["senses", "{uses}", "it", "-o", "senses.xls"], "cannot write 'senses.xls'"),
+        (["change", "{uses}", "{uses}", "-o", "change.xls"], "cannot write 'change.xls'"),
+        (
+            ["find", "{uses}", "it", "--where", "genre=news"],
+            "has no field 'genre'; there are corpus",
+        ),
+        (["find", "{uses}", "it", "--period", "10"], "add --by"),
+        (["find", "{uses}", "it", "--like", "the [it]"], "put one word of 'it' in [brackets]"),
+        (["collocates", "{uses}", "it", "--sense", "9"], "--sense 9: 'it' has 3 senses"),
     ],
 )
 def test_mistakes_are_one_line(cli: Cli, uses: Path, arguments: list[str], message: str) -> None:
@@ -136,13 +143,14 @@ def test_results_as_files(cli: Cli, uses: Path, tmp_path: Path) -> None:
         text = page.read_text("utf-8")
         assert text.startswith("<!doctype html>")
         assert "<table>" in text
+        assert 'name="viewport"' in text
         assert cli(*command, "-o", picture).code == 0
         assert picture.read_bytes() == _again(cli, command, picture)
         refused = cli(*command, "-o", page)
         assert refused.code == 2
         assert "--force" in refused.err
     cli(*verbs["find"], "-o", tmp_path / "hits.csv")
-    assert (tmp_path / "hits.csv").read_text("utf-8").startswith("cosine,left,word")
+    assert (tmp_path / "hits.csv").read_text("utf-8-sig").startswith("cosine,left,word")
     tables = json.loads(_json(cli, verbs["senses"], tmp_path / "a.json"))["tables"]
     assert list(tables)[:2] == ["it: one sense in 9 uses", "it: examples"]
 
@@ -188,3 +196,28 @@ def test_the_tokenizer_is_kept_with_the_index(cli: Cli, lm_model: Path, tmp_path
     other = cli(*base, "-o", tmp_path / "uses")
     assert other.code == 1
     assert "started with tokenizer=spaces" in other.err
+
+
+def test_counts_and_collocates(cli: Cli, uses: Path, tmp_path: Path) -> None:
+    rows = json.loads(cli("frequencies", uses, "it", "s*,it", "--json").out)["tables"][
+        "frequencies"
+    ]
+    assert [(row["word"], row["count"], row["documents"]) for row in rows] == [
+        ("it", 9, 1),
+        ("s*, it", 15, 1),
+    ]
+    assert rows[0]["per_million"] == pytest.approx(9 / 24 * 1e6)
+    found = cli("collocates", uses, "said", "--window", 1, "-o", tmp_path / "near.tsv")
+    assert found.code == 0
+    lines = (tmp_path / "near.tsv").read_text("utf-8").splitlines()
+    assert lines[0] == "collocate\tcount\tbefore\texpected\tlog_likelihood\tlog_dice"
+    assert lines[1].startswith("it\t6\t6\t")
+
+
+def test_a_plain_concordance(cli: Cli, uses: Path) -> None:
+    lines = cli("find", uses, "it", "--sort", "right", "--top", 4).out.splitlines()
+    assert [" ".join(line.split()[:-1]) for line in lines] == 3 * ["It fell ."] + ["no , it said ."]
+    grouped = cli("find", uses, "it", "--by", "corpus", "--top", 1).out.splitlines()
+    assert len(grouped) == 2
+    assert grouped[0].endswith(":")
+    assert cli("find", uses, "it", "--where", "corpus!=x", "--sort", "similarity").code == 0

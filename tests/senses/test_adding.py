@@ -164,7 +164,7 @@ def test_what_is_known_about_documents(tmp_path: Path, model: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             index.where(wrong)
-    with pytest.raises(InputError, match=r"no document of .* has date>=2100"):
+    with pytest.raises(InputError, match="no document has date>=2100"):
         index.where("date>=2100")
     with pytest.raises(ResumeError, match="other metadata"):
         build([tmp_path / "old", tmp_path / "new"], tmp_path / "uses", model, words=["virus"])

@@ -73,8 +73,10 @@ def test_a_concordance_is_aligned_and_converts(index: Index) -> None:
 
 
 def test_bad_questions(index: Index) -> None:
-    with pytest.raises(InputError, match="mark one word"):
+    with pytest.raises(InputError, match="'no mark' is not in the index"):
         index.find("no mark")
+    with pytest.raises(InputError, match="mark one word"):
+        index.find("two [marks] [here]")
     with pytest.raises(ConfigError, match="k=0"):
         index.find("a [school]", k=0)
     with pytest.raises(InputError, match="not in the index"):
@@ -91,7 +93,7 @@ def test_files_have_all_that_is_known(index: Index, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text("utf-8")) == json.loads(
         json.dumps(found.to_dict())
     )
-    for name in ("a.xlsx", "a.tsv"):
+    for name in ("a.xlsx", "a.ods"):
         with pytest.raises(ConfigError, match=r"use \.html, \.json, \.txt"):
             found.save(tmp_path / name)
         assert not (tmp_path / name).exists()

@@ -47,7 +47,27 @@ def test_what_the_index_holds(client: TestClient, index: Index) -> None:
         "n_words": 2,
         "words": [{"word": "the", "count": 72}, {"word": "bank", "count": 36}],
         "sources": ["rivers.txt", "money.txt"],
+        "fields": ["corpus"],
     }
+
+
+def test_groups_of_documents_and_collocates(client: TestClient, index: Index) -> None:
+    answer = post(client, "/v1/index/senses", {"word": "bank,bank", "by": "file"})
+    assert [group["label"].rpartition("/")[2] for group in answer["groups"]] == [
+        "money.txt",
+        "rivers.txt",
+    ]
+    assert sorted(map(sum, zip(*(group["shares"] for group in answer["groups"]), strict=True))) == [
+        1,
+        1,
+    ]
+    for row, member in zip(answer["rows"], answer["members"], strict=True):
+        assert ("rivers.txt", "money.txt")[1 - member] in index.use(row).source
+    assert answer["groups"][0]["per_million"] > 1000
+    assert "money" in {word for sense in answer["senses"] for word in sense["near"]}
+    some = post(client, "/v1/index/senses", {"word": "bank", "where": ["corpus!=x"]})
+    assert len(some["rows"]) == 36
+    assert (some["groups"], set(some["members"])) == ([], {-1})
 
 
 def test_senses_are_those_of_the_index(client: TestClient, index: Index) -> None:
@@ -137,6 +157,10 @@ def test_uses(client: TestClient, index: Index) -> None:
         ("senses", {"word": "/(b+)+$/"}, "regular expressions are not served; use a pattern"),
         ("senses", {"word": "b" * 101}, "100"),
         ("senses", {"word": ""}, "1"),
+        ("senses", {"word": "bank,/(b+)+$/"}, "regular expressions are not served"),
+        ("senses", {"word": "bank", "by": "colour"}, "has no field 'colour'"),
+        ("senses", {"word": "bank", "where": ["corpus=x"]}, "no document has corpus=x"),
+        ("find", {"text": "a [bank]", "where": ["corpus"]}, "is not a condition"),
         ("senses", {"word": "bank", "max_senses": 0}, "1"),
         ("find", {"text": "no mark"}, "mark one word of 'no mark' with brackets"),
         ("find", {"text": "a [bank]", "word": "/.*/"}, "regular expressions are not served"),

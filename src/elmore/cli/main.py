@@ -43,6 +43,8 @@ VERBS: dict[str, dict[str, str]] = {
         "index": "index the uses of words in a corpus, with their sense vectors",
         "find": "the uses of a word that are most similar to a given one",
         "senses": "the uses of words, grouped by sense",
+        "frequencies": "how often words occur in a corpus, and how evenly",
+        "collocates": "the words near a word, or near one of its senses",
         "change": "words that two corpora use differently",
         "explore": "compare a word in several contexts, in the terminal",
     },
@@ -67,7 +69,7 @@ VERBS: dict[str, dict[str, str]] = {
 }
 # Verbs that share a file with another one.
 _FILES = {
-    **dict.fromkeys(("index", "find", "change"), "senses"),
+    **dict.fromkeys(("index", "find", "frequencies", "collocates", "change"), "senses"),
     "evaluate": "train",
     "fine-tune": "pretrain",
 }

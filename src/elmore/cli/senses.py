@@ -1,4 +1,4 @@
-"""`elmore index`, and `find`, `senses` and `change`, which ask it."""
+"""`elmore index`, and the verbs that ask it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,10 @@ from elmore.report import PICTURES
 if TYPE_CHECKING:
     from elmore.cli.options import ModelChoice, TextInput
     from elmore.options import LayerChoice
+    from elmore.report import Report, Reported
+    from elmore.senses.corrections import Step
     from elmore.senses.groups import WordSenses
+    from elmore.senses.index import Index
 
 _INDEX = """\
   elmore index corpus/*.txt -o uses/
@@ -39,31 +43,78 @@ _FIND = """\
   elmore find uses/ "They [ran] a shop" --word run,runs,ran,running -o ran.html
   elmore find uses/ "She sat on the [bank]" --word '*' --unlike "The [bank] lent money"
 
-The word in brackets is the one to look for. --word 'run*' searches all words with that prefix,
---word '/bank(er|s)?/' those that a regular expression matches, and --word '*' all words.
+  elmore find uses/ bank --sort right --top 50 -o bank.csv
+  elmore find uses/ bank --where genre=news --by date --period 10
+
+The word in brackets is the one to look for; a word without brackets lists its uses. --word 'run*'
+searches all words with that prefix, --word '/bank(er|s)?/' those that a regular expression
+matches, and --word '*' all words.
 """
 _SENSES = """\
   elmore senses uses/ bank plant play
   elmore senses uses/ "run*" --max-senses 4 --json
   elmore senses uses/ bank --assign news.txt
   elmore senses uses/ bank play spring -o senses.svg
+  elmore senses uses/ bank --by date --period 20
+  elmore senses uses/ bank --merge 2,4 --rename 1="river bank"
 
 elmore estimates the number of senses. Each sense is named by the substitutes that are typical of
-it. --assign tags another text: line, position, word, sense, cosine and sentence, separated by tabs.
+it. Corrections are kept in INDEX.senses.json and apply wherever senses are shown. --assign tags
+another text: line, position, word, sense, cosine and sentence, separated by tabs.
 """
 _CHANGE = """\
   elmore change novels/ news/
   elmore change uses-1900/ uses-2000/ --words cell,mouse,broadcast
   elmore change old/ new/ --top 1000 -o ranking.json
   elmore change old/ new/ -o change.svg
+  elmore change 1850/ 1900/ 1950/ 2000/ --words cell,mouse -o change.html
+  elmore change uses/ --by date --period 20 --words cell,bank -o change.svg
 
-Both folders are from `elmore index`, with the same model. Words are ranked by the distance of their
-mean uses beyond chance. p is from a permutation test; q corrects it for the number of words.
+The folders are from `elmore index`, with the same model. Words are ranked by the distance of their
+mean uses beyond chance, among several corpora by the first and the last. p is from a permutation
+test; q corrects it for the number of words.
+"""
+_FREQUENCIES = """\
+  elmore frequencies uses/ bank "run*" lemma:play
+  elmore frequencies uses/ bank river --by genre
+  elmore frequencies uses/ bank --by date --period 10 -o bank.csv
+
+All occurrences are counted, also of words of which the index keeps a sample. dispersion is Gries'
+DP: 0 for a word that is spread evenly over the documents, 1 for one that is in a single place.
+"""
+_COLLOCATES = """\
+  elmore collocates uses/ bank
+  elmore collocates uses/ bank --sense 2 --window 3
+  elmore collocates uses/ bank --where date<1900 --sort log_dice -o bank.tsv
+
+log_likelihood (Dunning) is about evidence and favours frequent words; 10.8 is p < 0.001. log_dice
+(at most 14) favours words that are rarely elsewhere.
 """
 _stored_model = options.model(
     *("device", "precision", "batch_tokens", "start"),
     help="The model of the index, if it is not where it was.",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentChoice:
+    """Which documents of an index, and how they are grouped."""
+
+    where: Sequence[str] = options.option(
+        "Only documents with this: genre=news, genre!=news, date>=1900; may be repeated.",
+        "CONDITION",
+        multiple=True,
+    )
+    by: str | None = options.option("Group by this field of the documents.", "FIELD")
+    period: int | None = options.count(None, "With --by: join N years.")
+
+    def __post_init__(self) -> None:
+        if self.period is not None and self.by is None:
+            raise ConfigError("--period groups the years of a field; add --by, such as --by date")
+
+    def of(self, index: Index) -> Index:
+        """The documents of an index that are meant."""
+        return index.where(*self.where)
 
 
 @options.verb(_INDEX)
@@ -181,23 +232,42 @@ def find(
     unlike: Sequence[str] = options.option(
         "Counterexample; may be repeated.", "TEXT", multiple=True
     ),
-    top: int = options.count(10, "How many to list.", "K"),
+    sort: Any = options.choice(
+        ["similarity", "left", "right", "text"],
+        None,
+        "Order: by similarity, by the words before or after, or as in the text. A sentence is "
+        "compared first, and its K hits are sorted.",
+    ),
+    top: int = options.count(10, "How many to list, in each group.", "K"),
+    documents: DocumentChoice = options.group(DocumentChoice),
     csv: bool = options.flag("Print CSV."),
     output: Path | None = options.output(
-        "Write it to a file instead: .html, .csv, .json, .txt, or a picture: .svg, .png, .pdf."
+        "Write it to a file instead: .html, .csv, .tsv, .json, .txt, or a picture: .svg, .png, "
+        ".pdf."
     ),
     force: bool = options.force,
     tokenizer: str | None = options.tokenizer(),
     model: ModelChoice = _stored_model,
     console: Console,
 ) -> None:
-    """INDEX is a folder that `elmore index` wrote, TEXT a sentence with one word in [brackets]."""
+    """INDEX is a folder that `elmore index` wrote, TEXT a sentence with one word in [brackets], or
+    a word or pattern for a plain concordance.
+    """
     from elmore.senses.index import Index
 
-    check_report(output, *PICTURES, ".csv", force=force)
+    check_report(output, *PICTURES, force=force)
     opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
     pattern = None if word is None else _pattern(word)
-    found = opened.find(text, word=pattern, k=top, like=like, unlike=unlike)
+    found = documents.of(opened).find(
+        text,
+        word=pattern,
+        k=top,
+        like=like,
+        unlike=unlike,
+        sort=sort,
+        by=documents.by,
+        period=documents.period,
+    )
     if output is not None:
         _save(output, force, console, found.save)
     elif csv and not console.json:
@@ -215,9 +285,27 @@ def senses(
     max_senses: int = options.count(8, "The largest number of senses to try."),
     assign: str | None = options.option("Tag the words in this text instead.", "FILE"),
     examples: bool = options.flag("All examples, and shares by file."),
+    documents: DocumentChoice = options.group(DocumentChoice),
+    merge: Sequence[str] = options.option(
+        "Keep a correction: senses to make one of, such as 1,3; may be repeated.",
+        "NUMBERS",
+        multiple=True,
+    ),
+    split: Sequence[int] = options.option(
+        "Keep a correction: a sense to divide in two; may be repeated.",
+        "N",
+        multiple=True,
+        type=int,
+    ),
+    rename: Sequence[str] = options.option(
+        'Keep a correction: a name for a sense, such as 2="river bank"; may be repeated.',
+        "N=NAME",
+        multiple=True,
+    ),
+    forget: bool = options.flag("Forget the corrections of the words."),
     output: Path | None = options.output(
-        "Write it to a file instead: .html, .json or .txt; a picture: .svg, .png, .pdf; vectors of "
-        "senses: .vec, .bin."
+        "Write it to a file instead: .html, .json or .txt; each use with its sense: .csv, .tsv; a "
+        "picture: .svg, .png, .pdf; vectors of senses: .vec, .bin."
     ),
     force: bool = options.force,
     seed: int = options.seed,
@@ -228,8 +316,10 @@ def senses(
     """INDEX is a folder that `elmore index` wrote. Each WORD is a word, a list such as
     run,runs,ran, or a pattern.
     """
+    from elmore.senses.corrections import correct, kept_steps
     from elmore.senses.groups import save_senses
     from elmore.senses.index import Index
+    from elmore.senses.periods import sense_shares
     from elmore.text.reading import check_inputs
 
     if assign and (console.json or output):
@@ -238,8 +328,19 @@ def senses(
     if assign:
         check_inputs([assign], None)
     opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
-    found = [opened.senses(_pattern(word), max_senses=max_senses, seed=seed) for word in words]
-    if output is not None:
+    how: dict[str, Any] = {"max_senses": max_senses, "seed": seed}
+    if (steps := _steps(merge, split, rename)) or forget:
+        if len(words) > 1 and steps:
+            raise ConfigError("--merge, --split and --rename are for one word; name one")
+        for word in words:
+            plain = opened.senses(_pattern(word), corrected=False, **how)
+            correct(plain, [] if forget else [*kept_steps(plain), *steps])
+    opened = documents.of(opened)
+    found = [opened.senses(_pattern(word), **how) for word in words]
+    if documents.by is not None:
+        groups = opened.groups(documents.by, documents.period)
+        _show(sense_shares(found, groups), output, force, console)
+    elif output is not None:
         _save(output, force, console, partial(save_senses, found))
     elif assign:
         for line in _tagged(assign, found):
@@ -247,6 +348,19 @@ def senses(
     else:
         shown = (str(one.report) if examples else repr(one) for one in found)
         console.result([one.to_dict() for one in found], fitted("\n\n".join(shown)))
+
+
+def _steps(merge: Sequence[str], split: Sequence[int], rename: Sequence[str]) -> list[Step]:
+    """Corrections of senses: first those that are joined, then divided, then named."""
+    from elmore.senses.corrections import Step
+
+    try:
+        steps = [Step(merge=[int(number) for number in _parts(one)]) for one in merge]
+        steps += [Step(split=number) for number in split]
+        pairs = [one.partition("=") for one in rename]
+        return steps + [Step(rename=int(number), name=name.strip()) for number, _, name in pairs]
+    except ValueError:
+        raise ConfigError("write --merge 1,3 and --rename 2=name, with numbers of senses") from None
 
 
 def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
@@ -263,8 +377,10 @@ def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
 @options.verb(_CHANGE)
 def change(
     *,
-    old: Path = options.argument(type=options.PATH),
-    new: Path = options.argument(type=options.PATH),
+    indexes: Sequence[Path] = options.argument(
+        "INDEX...", nargs=-1, required=True, type=options.PATH
+    ),
+    documents: DocumentChoice = options.group(DocumentChoice),
     words: str | None = options.option(
         "Words, separated by commas, by default all that both have.", "LIST"
     ),
@@ -272,30 +388,114 @@ def change(
     permutations: int = options.count(999, "Random divisions of the permutation test."),
     top: int = options.count(20, "How many to list.", "K"),
     output: Path | None = options.output(
-        "Write it to a file instead: .html, .json, .txt, or a picture: .svg, .png, .pdf."
+        "Write it to a file instead: .html, .csv, .tsv, .json, .txt, or a picture: .svg, .png, "
+        ".pdf."
     ),
     force: bool = options.force,
     seed: int = options.seed,
     console: Console,
 ) -> None:
-    """OLD and NEW are folders that `elmore index` wrote."""
+    """Each INDEX is a folder that `elmore index` wrote: two or more to compare in this order, or
+    one with --by.
+    """
     from elmore.senses.change import compare
     from elmore.senses.index import Index
+    from elmore.senses.periods import compare_periods
 
     check_report(output, *PICTURES, force=force)
-    found = compare(
-        Index.open(old),
-        Index.open(new),
-        None if words is None else _listed(words),
-        min_uses=min_uses,
-        permutations=permutations,
-        seed=seed,
-    )
-    found = dataclasses.replace(found, words=found.words[:top])
+    groups = [documents.of(Index.open(path)) for path in indexes]
+    labels = [str(path) for path in indexes]
+    if documents.by is not None and len(groups) == 1:
+        divided = groups[0].groups(documents.by, documents.period)
+        labels, groups = list(divided), list(divided.values())
+    elif documents.by is not None or len(groups) < 2:
+        raise ConfigError("name two or more indexes, or one and --by FIELD")
+    listed = None if words is None else _listed(words)
+    how: dict[str, Any] = {"min_uses": min_uses, "permutations": permutations, "seed": seed}
+    found: Reported
+    if len(groups) == 2:
+        two = compare(groups[0], groups[1], listed, **how)
+        found = dataclasses.replace(two, words=two.words[:top])
+    else:
+        named = dict(zip(labels, groups, strict=True))
+        found = compare_periods(named, listed, top=top, **how)
     if output is not None:
         _save(output, force, console, found.save)
     else:
-        console.result(found.report.to_dict(), fitted(str(found.report)))
+        _show(found.report, None, force, console)
+
+
+@options.verb(_FREQUENCIES)
+def frequencies(
+    *,
+    index: Path = options.argument(type=options.PATH),
+    words: Sequence[str] = options.argument("WORD...", nargs=-1, required=True),
+    documents: DocumentChoice = options.group(DocumentChoice),
+    output: Path | None = options.output(
+        "Write it to a file instead: .html, .csv, .tsv, .json or .txt."
+    ),
+    force: bool = options.force,
+    console: Console,
+) -> None:
+    """INDEX is a folder that `elmore index` wrote. Each WORD is a word, a list such as
+    run,runs,ran, or a pattern.
+    """
+    from elmore.senses.counting import frequencies as count
+    from elmore.senses.index import Index
+
+    check_report(output, force=force)
+    opened, by, period = documents.of(Index.open(index)), documents.by, documents.period
+    _show(
+        count(opened, [_pattern(word) for word in words], by=by, period=period),
+        output,
+        force,
+        console,
+    )
+
+
+@options.verb(_COLLOCATES)
+def collocates(
+    *,
+    index: Path = options.argument(type=options.PATH),
+    word: str = options.argument(),
+    sense: int | None = options.count(None, "Only uses in this sense of `elmore senses`."),
+    where: Sequence[str] = options.option(
+        "Only documents with this, as in `elmore find`; may be repeated.",
+        "CONDITION",
+        multiple=True,
+    ),
+    window: int = options.count(5, "How many tokens on each side are near."),
+    min_count: int = options.count(3, "Leave out words that are near less often."),
+    sort: Any = options.choice(
+        ["log_likelihood", "log_dice"], "log_likelihood", "Measure of association."
+    ),
+    top: int = options.count(20, "How many to list.", "K"),
+    output: Path | None = options.output(
+        "Write it to a file instead: .html, .csv, .tsv, .json or .txt."
+    ),
+    force: bool = options.force,
+    console: Console,
+) -> None:
+    """INDEX is a folder that `elmore index` wrote."""
+    from elmore.senses.counting import collocates as near
+    from elmore.senses.index import Index
+
+    check_report(output, force=force)
+    opened, rows = Index.open(index).where(*where), None
+    if sense is not None:
+        found = opened.senses(_pattern(word))
+        if sense > len(found):
+            raise ConfigError(f"--sense {sense}: '{word}' has {several(len(found), 'sense')}")
+        rows = found[sense - 1].rows
+    how: dict[str, Any] = {"window": window, "min_count": min_count, "top": top, "sort": sort}
+    _show(near(opened, _pattern(word), rows=rows, **how), output, force, console)
+
+
+def _show(report: Report, output: Path | None, force: bool, console: Console) -> None:
+    if output is not None:
+        _save(output, force, console, report.save)
+    else:
+        console.result(report.to_dict(), fitted(str(report)))
 
 
 def _pattern(text: str) -> str | list[str]:

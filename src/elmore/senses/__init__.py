@@ -12,10 +12,12 @@ from elmore.language_model.sense_vectors import (
     sense_vectors,
 )
 from elmore.senses.change import Changes, compare
+from elmore.senses.counting import collocates, frequencies
 from elmore.senses.find import Concordance
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
 from elmore.senses.indexing import build_index
+from elmore.senses.periods import Trends, compare_periods
 
 __all__ = [
     "Changes",
@@ -27,10 +29,14 @@ __all__ = [
     "SenseSpace",
     "SenseVectors",
     "SubstituteSpace",
+    "Trends",
     "Use",
     "WordSenses",
     "build_index",
+    "collocates",
     "compare",
+    "compare_periods",
+    "frequencies",
     "marked_place",
     "sense_vectors",
 ]

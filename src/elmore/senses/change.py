@@ -187,7 +187,7 @@ def compare(
         WordChange(**{**vars(one), "q": float(q)}) for one, q in zip(ranked, corrected, strict=True)
     )
     n_changed = sum(one.q < 0.05 for one in result)
-    labels = str(old.path), str(new.path)
+    labels = old.label, new.label
     return Changes(result, labels, len(result), n_changed, tuple(rare))
 
 

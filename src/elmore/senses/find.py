@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from elmore.base.atomic import atomic_file
-from elmore.base.messages import printable, spreadsheet_safe
+from elmore.base.messages import printable, shown
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
-from elmore.report import Report, Reported, Row
+from elmore.report import TABLES, Report, Reported, Row
 from elmore.senses.index import Index, Rows, Use
 
-__all__ = ["Concordance", "Hit", "find_similar", "read_place"]
+__all__ = ["Concordance", "Hit", "Sort", "find_similar", "find_uses", "read_place"]
+
+Sort = Literal["similarity", "left", "right", "text"]
 
 # Rows whose vectors exist as float32 at once, 1.6 MB at 192 dimensions. With 8192 rows each block
 # was new memory from the system, and search over 5.8 million uses took five times as long.
@@ -35,34 +35,45 @@ class Hit:
 
     Attributes:
         use: the use.
-        score: its mean cosine with the examples, less that with the counterexamples.
+        score: its mean cosine with the examples, less that with the counterexamples; in a plain
+            concordance the cosine with the mean of all uses, if they are sorted by it.
         shared: why: the substitutes that it shares with the first example.
+        about: what is known about its document.
+        group: of documents, if there are some.
     """
 
     use: Use
-    score: float
-    shared: tuple[str, ...]
+    score: float | None
+    shared: tuple[str, ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
 
     def row(self, width: int = 60) -> dict[str, str | int | float]:
         """The hit as a row of a table."""
         left, word, right = self.use.context(width)
         return {
-            "cosine": round(self.score, 4),
-            "left": left,
-            "word": word,
-            "right": right,
-            "source": self.use.source,
-            "line": self.use.line,
-            "shared": ", ".join(self.shared),
+            **({"group": self.group} if self.group else {}),
+            **({} if self.score is None else {"cosine": round(self.score, 4)}),
+            **{"left": left, "word": word, "right": right},
+            **{"source": self.use.source, "line": self.use.line},
+            **({"shared": ", ".join(self.shared)} if self.shared else {}),
+            **self.about,
         }
 
 
 @dataclass(frozen=True, repr=False)
 class Concordance(Reported):
-    """Uses one below the other, the most similar first."""
+    """Uses one below the other.
+
+    Attributes:
+        query: the sentence whose word was searched for, or the word.
+        hits: the uses.
+        n_uses: how many there are of which these are the first.
+    """
 
     query: str
     hits: tuple[Hit, ...]
+    n_uses: int
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -70,26 +81,34 @@ class Concordance(Reported):
     def __getitem__(self, k: int) -> Hit:
         return self.hits[k]
 
+    @property
+    def title(self) -> str:
+        """What was searched for, in one line."""
+        return f"uses like: {self.query}" if "[" in self.query else f"uses of {self.query}"
+
     def lines(self, width: int = 100) -> list[str]:
         """The hits as lines of about so many characters, aligned at the word."""
         side = max(12, (width - 30) // 2)
         contexts = [tuple(map(printable, hit.use.context(side))) for hit in self.hits]
         longest = max((len(word) for _, word, _ in contexts), default=0)
         left = max((len(before) for before, _, _ in contexts), default=0)
-        return [
-            f"{hit.score:6.3f}  {before:>{left}}  {word:<{longest}}  {after:<{side}}  "
-            f"{printable(hit.use.source.rpartition('/')[2])}:{hit.use.line}"
-            for hit, (before, word, after) in zip(self.hits, contexts, strict=True)
-        ]
+        lines, group = [], ""
+        for hit, (before, word, after) in zip(self.hits, contexts, strict=True):
+            if hit.group != group:
+                group = hit.group
+                lines.append(printable(f"{group}:"))
+            score = "" if hit.score is None else f"{hit.score:6.3f}  "
+            where = printable(hit.use.place.rpartition("/")[2])
+            lines.append(f"{score}{before:>{left}}  {word:<{longest}}  {after:<{side}}  {where}")
+        return lines
 
     def __repr__(self) -> str:
-        return "\n".join([f"uses like: {printable(self.query)}", *self.lines()])
+        return "\n".join([printable(self.title), *self.lines()])
 
     @property
     def report(self) -> Report:
         """The hits as a table."""
-        rows: list[Row] = [hit.row() for hit in self.hits]
-        return Report(name="find", metrics={}, tables={f"uses like: {self.query}": rows})
+        return self._table(60)
 
     def to_dict(self) -> dict[str, Any]:
         """The hits as JSON values, with complete sentences."""
@@ -106,30 +125,108 @@ class Concordance(Reported):
         draw_find(self, path, overwrite=overwrite)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the hits as the suffix says: .csv, .html, .json, .txt or a picture (.svg, .png)."""
+        """Write the hits as the suffix says: .csv, .tsv, .html, .json, .txt or a picture."""
         path = Path(path)
         suffix = path.suffix.lower()
-        if suffix not in (".csv", ".json"):
+        if suffix == ".json":
+            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+            with atomic_file(path, overwrite=overwrite) as stream:
+                stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        elif suffix in TABLES:
+            self._table(10_000).save(path, overwrite=overwrite)
+        else:
             super().save(path, overwrite=overwrite)
-            return
-        values = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
-        with atomic_file(path, overwrite=overwrite) as stream:
-            text = values if suffix == ".json" else self.to_csv()
-            stream.write(text.encode("utf-8", "backslashreplace"))
 
     def to_csv(self) -> str:
         """The hits as CSV; a cell that a spreadsheet would take for a formula starts with '."""
-        text = io.StringIO()
-        names = ["cosine", "left", "word", "right", "source", "line", "shared"]
-        writer = csv.DictWriter(text, names, lineterminator="\n")
-        writer.writeheader()
-        for hit in self.hits:
-            cells = hit.row(10_000).items()
-            safe = {
-                k: spreadsheet_safe(printable(v)) if isinstance(v, str) else v for k, v in cells
-            }
-            writer.writerow(safe)
-        return text.getvalue()
+        return self._table(10_000).to_csv()
+
+    def _table(self, width: int) -> Report:
+        rows: list[Row] = [hit.row(width) for hit in self.hits]
+        where = f"{len(self)} of {self.n_uses}" if len(self) < self.n_uses else f"{len(self)}"
+        return Report(
+            name=self.title, metrics={}, tables={f"{where} uses": rows}, bars=[["cosine"]]
+        )
+
+
+def find_uses(
+    index: Index,
+    place: str | Place,
+    *,
+    word: str | Sequence[str] | None = None,
+    k: int = 10,
+    like: Sequence[str | Place] = (),
+    unlike: Sequence[str | Place] = (),
+    sort: Sort | None = None,
+    by: str | None = None,
+    period: int | None = None,
+) -> Concordance:
+    """The uses in an index that are most similar to one of a word, or all uses of a word.
+
+    Args:
+        index: where to search.
+        place: a sentence with the word in brackets, or a sentence and a position; or a word or
+            pattern without brackets, for a plain concordance.
+        word: search the uses of these words; see `Index.rows`. By default the same word; "*" for
+            all words.
+        k: how many, in each group.
+        like: further examples.
+        unlike: counterexamples.
+        sort: "similarity", "left" or "right" (by the words on that side), or "text", as they
+            occur. A sentence finds the `k` most similar uses first, whatever the order; a plain
+            concordance is sorted before its first `k` uses are taken.
+        by: a field of the documents, to list the uses in groups.
+        period: join so many years in a group.
+    """
+    if k < 1:
+        raise ConfigError(f"k={k} asks for no use; use 1 or more")
+    if sort not in (None, *get_args(Sort)):
+        raise ConfigError(f"sort={sort!r} is unknown; use {', '.join(get_args(Sort))}")
+    marked = not isinstance(place, str) or "[" in place
+    if not marked and (like or unlike or word is not None):
+        raise ConfigError(f"put one word of '{shown(place, 60)}' in [brackets] to compare its uses")
+    groups = {"": index} if by is None else index.groups(by, period)
+    hits: list[Hit] = []
+    n_uses = 0
+    query = place if isinstance(place, str) else ""
+    for label, part in groups.items():
+        if marked:
+            found = find_similar(part, place, word=word, k=k, like=like, unlike=unlike)
+            if sort not in (None, "similarity"):
+                ordered = sorted(found.hits, key=lambda hit: _side(hit.use, sort))
+                found = replace(found, hits=tuple(ordered))
+        else:
+            found = _plain(part, query, k, sort or "text")
+        query, n_uses = found.query, n_uses + found.n_uses
+        hits += [replace(hit, group=label) for hit in found.hits]
+    return Concordance(query, tuple(hits), n_uses)
+
+
+def _plain(index: Index, word: str, k: int, sort: Sort) -> Concordance:
+    """The uses of a word or pattern in an order."""
+    rows = index.rows(word)
+    scores: Sequence[float | None] = [None] * len(rows)
+    if sort == "similarity" and len(rows):
+        cosines = index.products(rows, unit(index.vectors(rows).mean(axis=0)[None])[0])
+        best = largest(cosines, k)
+        rows, scores = rows[best], cosines[best].tolist()
+    # The order of the index is that of the words of a pattern, and in each that of the text.
+    uses = [index.use(int(row)) for row in (rows[:k] if sort == "text" else rows)]
+    if sort in ("left", "right"):
+        uses.sort(key=lambda use: _side(use, sort))
+    hits = [
+        Hit(use, score, about=index.about(use.row))
+        for use, score in zip(uses[:k], scores, strict=False)
+    ]
+    return Concordance(word, tuple(hits), len(index.rows(word)))
+
+
+def _side(use: Use, side: Sort | None) -> list[str] | int:
+    """What a use is sorted by."""
+    if side not in ("left", "right"):
+        return use.row
+    before, after = use.tokens[: use.position], use.tokens[use.position + use.width :]
+    return [token.lower() for token in (before[::-1] if side == "left" else after)]
 
 
 def find_similar(
@@ -141,19 +238,7 @@ def find_similar(
     like: Sequence[str | Place] = (),
     unlike: Sequence[str | Place] = (),
 ) -> Concordance:
-    """The uses in an index that are most similar to one of a word.
-
-    Args:
-        index: where to search.
-        place: a sentence with the word in brackets, or a sentence and a position.
-        word: search the uses of these words; see `Index.rows`. By default the same word; "*" for
-            all words.
-        k: how many.
-        like: further examples.
-        unlike: counterexamples.
-    """
-    if k < 1:
-        raise ConfigError(f"k={k} asks for no use; use 1 or more")
+    """The uses that are most similar to one of a word; see `find_uses`."""
     asked = [read_place(index, one) for one in (place, *like, *unlike)]
     sentence, position = asked[0]
     n_like = 1 + len(like)
@@ -175,9 +260,11 @@ def find_similar(
             np.concatenate([found.weights[:1], stored.weights[[row]]]),
         )
         shared = tuple(name for name, _ in pair.shared(0, 1, 5))
-        hits.append(Hit(index.use(int(best[row])), float(scores[row]), shared))
+        use = index.use(int(best[row]))
+        hits.append(Hit(use, float(scores[row]), shared, index.about(use.row)))
     text = " ".join([*sentence.tokens[:position], f"[{sentence.tokens[position]}]"])
-    return Concordance(" ".join([text, *sentence.tokens[position + 1 :]]), tuple(hits))
+    query_text = " ".join([text, *sentence.tokens[position + 1 :]])
+    return Concordance(query_text, tuple(hits), len(rows))
 
 
 def read_place(index: Index, place: str | Place) -> Place:

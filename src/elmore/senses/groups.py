@@ -14,7 +14,8 @@ from elmore.base.messages import printable, shown
 from elmore.embedding.centroids import first_centres, k_means
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
-from elmore.report import PICTURES, Report, Reported, Row
+from elmore.report import PICTURES, TABLES, Report, Reported, Row
+from elmore.senses.find import Hit
 from elmore.senses.index import Index, Rows, Use
 from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import write_word_vectors
@@ -187,9 +188,9 @@ def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: boo
 
     Args:
         found: of `Index.senses`.
-        path: .html, .json or .txt for all tables; .svg, .png or .pdf for a picture; .vec or .bin
-            for one vector per sense, called word%1, word%2 and so on, which gensim's
-            `KeyedVectors.load_word2vec_format` reads.
+        path: .html, .json or .txt for all tables; .csv or .tsv for one row per use; .svg, .png
+            or .pdf for a picture; .vec or .bin for one vector per sense, called word%1, word%2
+            and so on, which gensim's `KeyedVectors.load_word2vec_format` reads.
         overwrite: replace a file that is there.
     """
     path = Path(path)
@@ -199,21 +200,33 @@ def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: boo
 
         draw_senses(found, path, overwrite=overwrite)
     elif suffix in (".vec", ".bin"):
-        rows = [
+        vectors = [
             (f"{one.word.replace(' ', '_')}%{sense.number}", centre)
             for one in found
             for sense, centre in zip(one.senses, one.grouping.centres, strict=True)
         ]
         dim = found[0].grouping.centres.shape[1]
-        write_word_vectors(path, rows, n_words=len(rows), dim=dim, overwrite=overwrite)
+        write_word_vectors(path, vectors, n_words=len(vectors), dim=dim, overwrite=overwrite)
+    elif suffix in TABLES:
+        rows: list[Row] = [
+            {
+                **{"target": one.word, "sense": sense.number, "name": ", ".join(sense.name)},
+                **Hit(one.index.use(row), None, about=one.index.about(row)).row(10_000),
+            }
+            for one in found
+            for sense in one.senses
+            for row in sense.rows.tolist()
+        ]
+        Report(name="senses", metrics={}, tables={"uses": rows}).save(path, overwrite=overwrite)
     else:
         tables = {
-            title if title.startswith(f"{one.word}: ") else f"{one.word}: {title}": rows
+            title if title.startswith(f"{one.word}: ") else f"{one.word}: {title}": table
             for one in found
-            for title, rows in one.report.tables.items()
+            for title, table in one.report.tables.items()
         }
         name = f"senses of {', '.join(one.word for one in found)}"
-        Report(name=name, metrics={}, tables=tables).save(path, overwrite=overwrite)
+        bars = [["share"], [f"sense {k + 1}" for k in range(max(map(len, found)))]]
+        Report(name=name, metrics={}, tables=tables, bars=bars).save(path, overwrite=overwrite)
 
 
 def find_senses(

@@ -66,7 +66,7 @@ from elmore.text.segmenter import (
 from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
-    from elmore.senses.find import Concordance
+    from elmore.senses.find import Concordance, Sort
     from elmore.senses.groups import WordSenses
 
 __all__ = ["Index", "Use"]
@@ -344,6 +344,16 @@ class Index:
         """The names of the documents."""
         return self.documents.names
 
+    @property
+    def whole(self) -> Index:
+        """The index with all of its documents."""
+        return self._base
+
+    def has(self, rows: Rows) -> Mask:
+        """Whether uses are in the chosen documents, (n,)."""
+        every = np.ones(len(rows), bool)
+        return every if self._chosen is None else self._chosen[self.source_of(rows)]
+
     def where(self, *conditions: str) -> Index:
         """The same index with the documents alone of which all conditions hold.
 
@@ -378,7 +388,7 @@ class Index:
         view = copy.copy(self)
         chosen = mask if self._chosen is None else mask & self._chosen
         if not chosen.any():
-            raise InputError(f"no document of '{shown(self.label, 80)}' has {shown(label, 80)}")
+            raise InputError(f"no document has {shown(label, 100)}")
         view._chosen, view.label = (
             chosen,
             label if self._chosen is None else f"{self.label}, {label}",
@@ -395,6 +405,22 @@ class Index:
         rows = table[slice(*starts[self._numbers[word] :][:2])]
         found = np.bincount(rows[:, 1], rows[:, 2], len(self.sources)).astype(np.int64)
         return found if self._chosen is None else np.where(self._chosen, found, 0)
+
+    def frequency(self, word: str | Sequence[str]) -> Rows:
+        """How often words and patterns occur in each document, together, (n_documents,).
+
+        Args:
+            word: as in `rows`; a part of speech is estimated from the uses that are kept.
+
+        Raises:
+            InputError: the index has no such word.
+        """
+        found, rows, names = np.zeros(len(self.sources)), self._base.rows(word), [*self._numbers]
+        for number in np.unique(np.searchsorted(self.offsets, rows, "right") - 1):
+            mine = self._selected(np.arange(*self.offsets[number : number + 2]))
+            share = np.isin(mine, rows).mean() if len(mine) else 1.0
+            found += self.counts(names[number]) * share
+        return np.rint(found).astype(np.int64)
 
     @property
     def n_words(self) -> Rows:
@@ -517,7 +543,7 @@ class Index:
 
     def _selected(self, rows: Rows) -> Rows:
         """Those of rows that are in chosen documents."""
-        return rows if self._chosen is None else rows[self._chosen[self.source_of(rows)]]
+        return rows if self._chosen is None else rows[self.has(rows)]
 
     def vectors(self, rows: Rows) -> Array:
         """Dense vectors of uses, of length 1 up to rounding, (n, dim)."""
@@ -581,6 +607,12 @@ class Index:
         width = self._widths[int(np.searchsorted(self.offsets, row, "right")) - 1]
         return Use(int(row), tokens, position, self.sources[source], line, width)
 
+    def about(self, row: int) -> dict[str, str]:
+        """What is known about the document of a use."""
+        number = int(self.source_of(np.array([row]))[0])
+        known = {name: values[number] for name, values in self.documents.values.items()}
+        return {name: value for name, value in known.items() if value}
+
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
         tokens = self.arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
@@ -604,19 +636,32 @@ class Index:
         k: int = 10,
         like: Sequence[str | Place] = (),
         unlike: Sequence[str | Place] = (),
+        sort: Sort | None = None,
+        by: str | None = None,
+        period: int | None = None,
     ) -> Concordance:
-        """The uses that are most similar to a use of a word; see `senses.find.find_similar`."""
-        from elmore.senses.find import find_similar
+        """The uses most similar to one, or all of a word; see `senses.find.find_uses`."""
+        from elmore.senses.find import find_uses
 
-        return find_similar(self, place, word=word, k=k, like=like, unlike=unlike)
+        how: Any = {"like": like, "unlike": unlike, "sort": sort, "by": by, "period": period}
+        return find_uses(self, place, word=word, k=k, **how)
 
     def senses(
-        self, word: str | Sequence[str], *, max_senses: int = 8, seed: int = 0
+        self, word: str | Sequence[str], *, corrected: bool = True, **options: Any
     ) -> WordSenses:
-        """Group the uses of a word; see `senses.groups.find_senses`."""
+        """Group the uses of a word; see `senses.groups.find_senses` for the options.
+
+        Args:
+            word: see `rows`.
+            corrected: apply the corrections by hand (see `senses.corrections`), if all documents
+                are asked.
+            options: such as `max_senses` and `seed`.
+        """
+        from elmore.senses import corrections
         from elmore.senses.groups import find_senses
 
-        return find_senses(self, word, max_senses=max_senses, seed=seed)
+        found = find_senses(self, word, **options)
+        return corrections.corrected(found) if corrected and self._base is self else found
 
     def _matching(self, pattern: str, literal: bool) -> Rows | None:
         """The uses that a word or pattern stands for; None if no word of the index is meant."""

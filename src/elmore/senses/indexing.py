@@ -213,7 +213,8 @@ def build_index(
             if base is not None:
                 listed = list(base.words)
             plan = builder.start(facts, documents, listed, min_count, base)
-            if absent := [] if add else [word for word in listed or () if word not in plan.corpus]:
+            absent = [word for word in listed or () if not expand(word, plan.table)]
+            if absent and not add:
                 report(f"not in the text: {_first(absent)}")
             if k and not facts["model"]["softmax"]:
                 report("the model has no softmax, so uses are compared by its layers")

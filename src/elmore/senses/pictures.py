@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from elmore.senses.change import Changes
     from elmore.senses.find import Concordance
     from elmore.senses.groups import WordSenses
+    from elmore.senses.periods import Trends
 
-__all__ = ["draw_change", "draw_find", "draw_senses"]
+__all__ = ["draw_change", "draw_find", "draw_senses", "draw_trends"]
 
 # Apart for every kind of sight (Okabe and Ito).
 _COLOURS = (
@@ -27,6 +28,7 @@ _COLOURS = (
 # More dots hide each other, and make a file that is slow to show.
 _MOST_DOTS = 1500
 _MOST_WORDS = 30
+_MOST_PANELS = 8
 
 
 def draw_senses(found: Sequence[WordSenses], path: Path, *, overwrite: bool = False) -> None:
@@ -66,11 +68,11 @@ def draw_find(found: Concordance, path: Path, *, overwrite: bool = False) -> Non
     axes = figure.subplots()
     contexts = [hit.use.context(32) for hit in found.hits]
     names = [_plain(f"{left} [{word}] {right}", 80) for left, word, right in contexts]
-    axes.barh(range(len(found)), [hit.score for hit in found.hits], color=_COLOURS[0])
+    axes.barh(range(len(found)), [hit.score or 0 for hit in found.hits], color=_COLOURS[0])
     axes.set_yticks(range(len(found)), names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("cosine")
-    axes.set_title(_plain(f"uses like: {found.query}", 90), fontsize=10, loc="left")
+    axes.set_title(_plain(found.title, 90), fontsize=10, loc="left")
     save_figure(figure, path, overwrite=overwrite)
 
 
@@ -100,6 +102,37 @@ def draw_change(found: Changes, path: Path, *, overwrite: bool = False) -> None:
     shares.set_xlim(0, 1.75)
     shares.set_xticks([0, 0.5, 1])
     shares.set_xlabel("shares of senses: upper bar old, lower bar new")
+    save_figure(figure, path, overwrite=overwrite)
+
+
+def draw_trends(found: Trends, path: Path, *, overwrite: bool = False) -> None:
+    """Draw a curve per word, its distance from the first group, and the shares of its senses."""
+    figure = _figure(path)
+    words, places = found.words[:_MOST_PANELS], np.arange(len(found.labels))
+    figure.set_size_inches(1.5 + max(7.0, 0.7 * len(places)), 3.2 + 1.9 * len(words))
+    top, *panels = figure.subplots(1 + len(words), 1, height_ratios=[3.2, *[1.9] * len(words)])
+    for number, one in enumerate(words):
+        colour = _COLOURS[number % len(_COLOURS)]
+        style = "-" if number < len(_COLOURS) else "--"
+        top.plot(places, one.distances, style, marker="o", color=colour, label=_plain(one.word, 24))
+    top.set_ylabel("distance from the first")
+    top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    for axes, one in zip(panels, words, strict=True):
+        start = np.zeros(len(places))
+        for number, sense in enumerate(one.senses):
+            label = _plain(", ".join(sense.name[:3]), 40)
+            share = one.shares[:, number]
+            colour = _COLOURS[number % len(_COLOURS)]
+            axes.bar(places, share, 0.8, bottom=start, color=colour, label=label)
+            start += share
+        axes.set_ylabel(_plain(one.word, 16), fontsize=9)
+        axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"], fontsize=8)
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    for axes in (top, *panels):
+        last = axes is ([top, *panels][-1])
+        axes.set_xticks(places, found.labels if last else [""] * len(places), fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[-1].tick_params(axis="x", rotation=30 if len(places) > 6 else 0)
     save_figure(figure, path, overwrite=overwrite)
 
 

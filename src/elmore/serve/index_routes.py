@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from elmore.base.messages import shown
 from elmore.embedding.results import unit
-from elmore.errors import ElmoreError
+from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.senses.counting import collocates
 from elmore.senses.find import read_place
 from elmore.senses.groups import principal_axes
 from elmore.senses.index import Index, Rows, Use
@@ -30,6 +31,8 @@ _MAX_WORDS = 2000
 _MAX_SEARCHED = 1_000_000
 # Requests that may wait for the one thread, and answers that are kept: grouping takes a second.
 _MAX_WAITING, _MAX_KEPT = 16, 32
+# Of a field by which the page groups, of collocates, and of files that it names.
+_MAX_GROUPS, _MAX_NEAR, _MAX_SOURCES = 16, 8, 1000
 _WIDTH = 200  # characters of context on each side
 
 
@@ -46,7 +49,7 @@ class IndexRoutes:
         self._names = _file_names(index.sources)
         self._thread = ThreadPoolExecutor(1, "elmore-index")
         self._waiting = 0
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
 
     def close(self) -> None:
         """Stop its thread."""
@@ -61,7 +64,8 @@ class IndexRoutes:
             "n_uses": len(index),
             "n_words": len(index.words),
             "words": [{"word": word, "count": count} for word, count in words],
-            "sources": [self._names[source] for source in index.sources],
+            "sources": [self._names[source] for source in index.sources[:_MAX_SOURCES]],
+            "fields": list(index.documents.values),
         }
         return json_response(answer)
 
@@ -101,28 +105,36 @@ class IndexRoutes:
             self._rows(place[0].tokens[place[1]], _MAX_SEARCHED, literal=True)
         else:
             self._rows(body.word, _MAX_SEARCHED)
-        found = self._index.find(
+        found = self._index.where(*body.where).find(
             place, word=body.word, k=body.k, like=body.like, unlike=body.unlike
         )
         hits = [
-            {"cosine": round(hit.score, 4), **self._line(hit.use), "shared": hit.shared}
+            {"cosine": round(hit.score or 0.0, 4), **self._line(hit.use), "shared": hit.shared}
             for hit in found.hits
         ]
         return encode_json({"query": found.query, "hits": hits})
 
     def _senses(self, body: IndexSensesRequest) -> bytes:
-        key = body.word, body.max_senses
+        key = body.model_dump_json()
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        rows = self._rows(body.word, self._settings.index_uses)
-        found = self._index.senses(body.word, max_senses=body.max_senses)
+        words = [word for part in body.word.split(",") if (word := part.strip())] or [body.word]
+        self._rows(words, self._settings.index_uses)
+        index = self._index.where(*body.where)
+        asked = words[0] if len(words) == 1 else words
+        rows = index.rows(asked)
+        found = index.senses(asked, max_senses=body.max_senses)
         grouping = found.grouping
         vectors = unit(self._index.vectors(rows))
         cosines = (vectors * grouping.centres[grouping.groups]).sum(axis=1)
         points = principal_axes(vectors)
         # By sense, and in each the most typical use first.
         order = np.lexsort((-cosines, grouping.groups))
+        groups = {} if body.by is None else _divided(index, body.by)
+        members = np.full(len(rows), -1)
+        for number, part in enumerate(groups.values()):
+            members[part.has(rows)] = number
         answer = {
             "word": found.word,
             "silhouette": round(grouping.silhouette, 4),
@@ -135,8 +147,9 @@ class IndexRoutes:
                     "share": round(sense.share, 4),
                     "sources": {
                         self._names[source]: round(share, 4)
-                        for source, share in sense.sources.items()
+                        for source, share in [*sense.sources.items()][:_MAX_SOURCES]
                     },
+                    "near": _near(index, asked, sense.rows),
                 }
                 for sense in found.senses
             ],
@@ -145,6 +158,21 @@ class IndexRoutes:
             "cosines": _rounded(cosines[order]),
             "x": _rounded(points[order, 0]),
             "y": _rounded(points[order, 1]),
+            "members": members[order].tolist(),
+            "groups": [
+                {
+                    "label": self._names.get(label, label),
+                    "per_million": round(
+                        1e6 * int(part.frequency(asked).sum()) / max(int(part.n_words.sum()), 1), 2
+                    ),
+                    "shares": [
+                        round(float(np.mean(mine == k)), 4) if len(mine) else 0.0
+                        for k in range(len(found))
+                    ],
+                }
+                for number, (label, part) in enumerate(groups.items())
+                for mine in [grouping.groups[members == number]]
+            ],
         }
         self._kept[key] = encode_json(answer)
         if len(self._kept) > _MAX_KEPT:
@@ -153,9 +181,10 @@ class IndexRoutes:
 
     # --------------------------------------------------------------- helpers
 
-    def _rows(self, word: str, limit: int, *, literal: bool = False) -> Rows:
+    def _rows(self, word: str | list[str], limit: int, *, literal: bool = False) -> Rows:
+        words = [word] if isinstance(word, str) else word
         # Somebody else's regular expression can take forever.
-        if not literal and word.startswith("/") and word.endswith("/") and len(word) > 2:
+        if not literal and any(w.startswith("/") and len(w) > 2 for w in words):
             raise ServiceError(
                 422, "regular expressions are not served; use a pattern such as run*", param="word"
             )
@@ -163,8 +192,8 @@ class IndexRoutes:
         if len(rows) > limit:
             raise ServiceError(
                 422,
-                f"'{shown(word, 60)}' has {len(rows)} uses, more than the limit of {limit}; "
-                "ask for a rarer word",
+                f"'{shown(', '.join(words), 60)}' has {len(rows)} uses, more than the limit of "
+                f"{limit}; ask for a rarer word",
                 param="word",
             )
         return rows
@@ -191,6 +220,28 @@ class IndexRoutes:
         finally:
             self._waiting -= 1
         return Response(content, media_type=JSON)
+
+
+def _divided(index: Index, by: str) -> dict[str, Index]:
+    """The documents in few groups: by the values of a field, or by the years in them."""
+    index.documents.field(by)  # refuses an unknown one
+    for period in (None, 1, 2, 5, 10, 20, 50, 100):
+        try:
+            groups = index.groups(by, period)
+        except ConfigError:  # too many values, or no years in them
+            continue
+        if len(groups) <= _MAX_GROUPS:
+            return groups
+    raise ConfigError(f"'{shown(by, 40)}' has too many values; group by another field")
+
+
+def _near(index: Index, word: str | list[str], rows: Rows) -> list[str]:
+    """The words that are near some uses more often than elsewhere."""
+    try:
+        found = collocates(index, word, rows=rows, top=_MAX_NEAR, sort="log_dice")
+    except InputError:  # there are too few uses
+        return []
+    return [str(row["collocate"]) for table in found.tables.values() for row in table]
 
 
 def _file_names(sources: Sequence[str]) -> dict[str, str]:

@@ -146,6 +146,7 @@ class TaskRequest(_Sentences):
 
 Word = Annotated[str, Field(min_length=1, max_length=100)]
 Marked = Annotated[str, Field(max_length=2000)]
+Condition = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class IndexFindRequest(_Request):
@@ -155,6 +156,7 @@ class IndexFindRequest(_Request):
     text: Marked = Field(description="a sentence with one word in brackets")
     word: Word | None = Field(None, description="a word or run*; by default the marked word")
     k: int = Field(20, ge=1, le=200, description="how many uses")
+    where: list[Condition] = Field([], max_length=10, description="only such documents")
     like: list[Marked] = Field([], max_length=10, description="further examples")
     unlike: list[Marked] = Field([], max_length=10, description="counterexamples")
 
@@ -163,8 +165,12 @@ class IndexSensesRequest(_Request):
     """The uses of a word in the index, grouped by sense."""
 
     model_config = _examples({"word": "bank"})
-    word: Word = Field(description="a word, or a pattern such as run*")
+    word: Word = Field(description="a word, a list such as run,ran, or a pattern such as run*")
     max_senses: int = Field(8, ge=1, le=20, description="the largest number to try")
+    where: list[Condition] = Field(
+        [], max_length=10, description="only such documents: genre=news, date>=1900"
+    )
+    by: str | None = Field(None, max_length=100, description="a field to group documents by")
 
 
 class IndexUsesRequest(_Request):
@@ -316,6 +322,7 @@ class IndexResponse(BaseModel):
     n_words: int
     words: list[WordCount]
     sources: list[str]
+    fields: list[str]
 
 
 class IndexLine(BaseModel):
@@ -351,10 +358,22 @@ class IndexSense(BaseModel):
     count: int
     share: float
     sources: dict[str, float]
+    near: list[str]
+
+
+class IndexGroup(BaseModel):
+    """A group of documents: how often the word occurs, and the shares of its senses."""
+
+    label: str
+    per_million: float
+    shares: list[float]
 
 
 class IndexSensesResponse(BaseModel):
-    """Uses by sense, the most typical first, with the cosine with it and the place on a map."""
+    """Uses by sense, the most typical first, with the cosine with it and the place on a map.
+
+    `members` says which group of documents each use is from, counted from 0; -1 is none.
+    """
 
     word: str
     silhouette: float
@@ -365,6 +384,8 @@ class IndexSensesResponse(BaseModel):
     cosines: list[float]
     x: list[float]
     y: list[float]
+    groups: list[IndexGroup]
+    members: list[int]
 
 
 class IndexUsesResponse(BaseModel):

@@ -550,11 +550,14 @@ const corpus = {
   sense: 0, // the one to show; 0: all
   picked: null, // uses inside the brush, as places in data.rows
   hits: null, // of a search by example
+  group: -1, // whose uses are picked, as the place in data.groups
   most: 100, // lines to show
   texts: new Map(), // row of the index to its line
   base: null, // the picture of all points
   brush: null, hover: -1, shown: 0,
 };
+// Frequent words that nobody wants to see first.
+const DULL = new Set("that with this from have were which they their there would when what been said will them then into than could some more only about other these after over upon also".split(" "));
 const PER_SENSE = 6, LINES = 100, PER_REQUEST = 500, MOST_SOURCES = 10;
 const senseColour = (number) => `var(--s${((number - 1) % 8) + 1})`;
 
@@ -573,8 +576,16 @@ async function openCorpus() {
   $("frequent").replaceChildren(make("span", { class: "quiet" }, "Frequent:"), ...words.slice(0, 12).map(({ word }) => make("button", {
     type: "button", onclick: () => { $("query").value = word; search(word); },
   }, word)));
+  for (const name of corpus.about.fields) $("by").append(make("option", { value: name }, name));
+  const address = new URLSearchParams(location.hash.slice(1));
+  const first = words.find(({ word }) => word.length > 3 && !DULL.has(word)) || words[0];
+  $("query").value = address.get("q") || first.word;
+  $("where").value = address.get("where") || "";
+  const usual = ["date", "year", "genre", "corpus"].find((name) => corpus.about.fields.includes(name));
+  $("by").value = address.has("q") ? address.get("by") || "" : usual || "";
   view("corpus");
   drawCorpus();
+  search($("query").value);
 }
 
 function view(name) {
@@ -586,11 +597,21 @@ async function search(text) {
   const marked = /\[([^\]]+)\]/.exec(text);
   const word = (marked ? marked[1] : text).trim();
   if (!word) return;
+  if (!marked && /\s/.test(word) && !word.includes(",") && !corpus.about.words.some((one) => one.word === word.toLowerCase())) {
+    problem(`Put one word in brackets to find similar uses, as in: ${word.replace(/\S+$/, "[$&]")}`);
+    return;
+  }
   document.body.classList.add("stale");
+  const where = $("where").value.split(";").map((one) => one.trim()).filter((one) => one);
+  const by = $("by").value || null;
+  const address = new URLSearchParams(Object.entries({ q: text, where: where.join("; "), by: by || "" }).filter(([, value]) => value));
   try {
-    const data = await ask("v1/index/senses", { word });
-    const found = marked && await ask("v1/index/find", { text, k: 50 });
-    Object.assign(corpus, { data, sense: 0, picked: null, most: LINES, hover: -1, hits: found ? found.hits : null });
+    const data = await ask("v1/index/senses", { word, where, by });
+    const found = marked && await ask("v1/index/find", { text, where, k: 50 });
+    Object.assign(corpus, { data, sense: 0, picked: null, group: -1, most: LINES, hover: -1, hits: found ? found.hits : null });
+    if (location.hash.slice(1) !== String(address)) history.replaceState(null, "", `#${address}`);
+    $("corpus-title").textContent = `${data.word} in ${corpus.about.name}`;
+    document.title = `${data.word} in ${corpus.about.name}: elmore`;
     corpus.names = remembered();
     for (const hit of corpus.hits || []) corpus.texts.set(hit.row, hit);
     problem(null);
@@ -647,13 +668,18 @@ function drawCorpus() {
       }),
       make("span", { class: "quiet" }, `${sense.count} (${Math.round(100 * sense.share)} %)`),
       bar([sense], () => sense.share),
-      make("span", { class: "quiet words" }, sense.name.join(", ")));
+      make("span", { class: "quiet words" }, sense.name.join(", "), ...(sense.near.length ? [make("br"), `near it: ${sense.near.join(", ")}`] : [])));
     item.style.setProperty("--sense", senseColour(sense.number));
     item.querySelector("button").prepend(make("span", { class: "dot" }));
     return item;
   }));
-  const sources = data.senses.length > 1 ? Object.keys(data.senses[0].sources).slice(0, MOST_SOURCES) : [];
-  $("shares").replaceChildren(...sources.flatMap((source) => [make("span", { title: source }, source), bar(data.senses, (sense) => sense.sources[source])]));
+  const sources = data.senses.length > 1 && !data.groups.length ? Object.keys(data.senses[0].sources).slice(0, MOST_SOURCES) : [];
+  $("shares-title").hidden = !data.groups.length && !sources.length;
+  $("shares-title").textContent = data.groups.length ? `Shares by ${$("by").value}` : "Shares by document";
+  $("shares").replaceChildren(
+    ...sources.flatMap((source) => [make("span", { title: source }, source), bar(data.senses, (sense) => sense.sources[source]), make("span")]),
+    ...data.groups.flatMap((group, k) => [make("span", { title: group.label }, group.label), groupBar(group, k),
+      make("span", { class: "quiet", title: "occurrences per million words" }, `${group.per_million < 10 ? group.per_million.toFixed(1) : Math.round(group.per_million).toLocaleString("en")} pmw`)]));
   paint();
   showLines();
 }
@@ -665,6 +691,24 @@ function bar(senses, share) {
     const part = make("div");
     part.style.setProperty("--sense", senseColour(sense.number));
     part.style.width = `${100 * share(sense)}%`;
+    return part;
+  }));
+}
+
+// The same for a group of documents; each part shows its uses.
+function groupBar(group, number) {
+  const { data } = corpus;
+  return make("div", { class: "bar" }, ...data.senses.filter((_, k) => group.shares[k] > 0).map((sense) => {
+    const share = group.shares[sense.number - 1];
+    const title = `${group.label}, sense ${sense.number}: ${Math.round(100 * share)} %`;
+    const part = make("button", { type: "button", title, "aria-label": title, onclick: () => {
+      const picked = data.rows.map((_, k) => k).filter((k) => data.members[k] === number && data.numbers[k] === sense.number);
+      Object.assign(corpus, { picked, group: number, hits: null, sense: 0, most: LINES });
+      paint();
+      showLines();
+    } });
+    part.style.setProperty("--sense", senseColour(sense.number));
+    part.style.width = `${100 * share}%`;
     return part;
   }));
 }
@@ -695,27 +739,39 @@ async function showLines() {
   const all = chosenUses();
   const grouped = !picked && !hits && !sense;
   const seen = {};
-  const some = grouped ? all.filter((k) => { const n = data.numbers[k]; seen[n] = (seen[n] || 0) + 1; return seen[n] <= PER_SENSE; }) : all.slice(0, corpus.most);
+  const key = $("sort").value;
+  const some = grouped && !key ? all.filter((k) => { const n = data.numbers[k]; seen[n] = (seen[n] || 0) + 1; return seen[n] <= PER_SENSE; }) : key ? all.slice() : all.slice(0, corpus.most);
   try {
+    if (key) { // all of them are needed to sort them
+      const every = await texts(some.map((k) => data.rows[k]));
+      const keys = new Map(every.map((line, at) => [some[at], sortingKey(line, key)]));
+      some.sort((a, b) => keys.get(a).localeCompare(keys.get(b)) || a - b);
+      some.splice(corpus.most);
+    }
     const found = await texts(some.map((k) => data.rows[k]));
     if (turn !== corpus.shown) return; // somebody has chosen other uses meanwhile
     const rows = [];
     let last = 0;
     some.forEach((k, at) => {
       const number = data.numbers[k];
-      if (number !== last && !hits) rows.push(heading(data.senses[number - 1]));
+      if (number !== last && !hits && !key) rows.push(heading(data.senses[number - 1]));
       last = number;
       rows.push(lineOf(found[at], k, hits));
     });
     const columns = ["left", "word", "right", "where"].map((name) => make("col", { class: name }));
     $("kwic").replaceChildren(make("colgroup", {}, ...columns), make("tbody", {}, ...rows));
-    $("chosen").textContent = hits ? `${all.length} uses, the most similar first` : picked ? `${all.length} selected uses`
+    $("chosen").textContent = hits ? `${all.length} uses, the most similar first` : picked ? `${all.length} selected uses${corpus.group >= 0 ? ` of ${data.groups[corpus.group].label}` : ""}`
       : sense ? `${all.length} uses of sense ${sense}, the most typical first` : `The most typical uses of each sense, of ${all.length}`;
     $("everything").hidden = grouped;
-    $("more-row").hidden = grouped || some.length >= all.length;
+    $("more-row").hidden = (grouped && !key) || some.length >= all.length;
   } catch (error) {
     complain(error);
   }
+}
+
+function sortingKey(line, key) {
+  if (key === "source") return `${line.source} ${String(line.line).padStart(9, "0")}`;
+  return (key === "right" ? line.right : line.left.split(" ").reverse().join(" ")).toLowerCase();
 }
 
 function heading(sense) {
@@ -830,7 +886,7 @@ function select(brush) {
   const one = nearest(brush.x, brush.y);
   const picked = small ? (one < 0 ? [] : [one])
     : all.filter((k) => inside(corpus.places[k][0], brush.x, brush.left) && inside(corpus.places[k][1], brush.y, brush.top));
-  Object.assign(corpus, { picked: picked.length ? picked : null, hits: null, most: LINES });
+  Object.assign(corpus, { picked: picked.length ? picked : null, group: -1, hits: null, most: LINES });
   paint();
   showLines();
 }
@@ -1004,7 +1060,10 @@ function start() {
   });
   for (const one of $("views").children) one.addEventListener("click", () => { view(one.dataset.view); redraw(); drawCorpus(); });
   $("ask").addEventListener("submit", (event) => { event.preventDefault(); search($("query").value); });
-  $("everything").addEventListener("click", () => { Object.assign(corpus, { sense: 0, picked: null, hits: null }); drawCorpus(); });
+  $("everything").addEventListener("click", () => { Object.assign(corpus, { sense: 0, picked: null, group: -1, hits: null }); drawCorpus(); });
+  for (const id of ["where", "by"]) $(id).addEventListener("change", () => search($("query").value));
+  $("sort").addEventListener("change", showLines);
+  window.addEventListener("hashchange", () => { $("query").value = new URLSearchParams(location.hash.slice(1)).get("q") || ""; search($("query").value); });
   $("more").addEventListener("click", () => { corpus.most += LINES; showLines(); });
   for (const kind of ["csv", "json"]) $(`export-${kind}`).addEventListener("click", () => download(kind));
   watchPlane();

@@ -1,0 +1,178 @@
+"""Corrections of senses by hand: merged, divided or named, in a small file beside the index.
+
+The file is called after the folder of the index, with `.senses.json` at its end. It is read as
+data alone, and checked. Corrections refer to the senses as `elmore senses` lists them; if the
+grouping has changed since, they no longer apply, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import numpy as np
+
+from elmore.base.atomic import atomic_file
+from elmore.base.io import open_checked
+from elmore.base.messages import shown
+from elmore.embedding.centroids import first_centres, k_means
+from elmore.errors import ConfigError, FormatError
+from elmore.language_model.sense_vectors import unit
+from elmore.senses.groups import Grouping, WordSenses, sense_names
+
+if TYPE_CHECKING:
+    from elmore.senses.index import Index, Rows
+
+__all__ = ["Step", "correct", "corrected", "corrections_file"]
+
+_Number = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+_MAX_BYTES = 1 << 24
+
+
+class Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One correction, of senses by their numbers from 1.
+
+    Attributes:
+        merge: senses to make one of.
+        split: a sense to divide in two.
+        rename: a sense to call `name`.
+        name: its new name.
+    """
+
+    merge: list[_Number] = []
+    split: _Number | None = None
+    rename: _Number | None = None
+    name: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class _Word(msgspec.Struct, forbid_unknown_fields=True):
+    """Corrections of a word, and the sizes of the senses that they were made for."""
+
+    sizes: list[int]
+    steps: list[Step]
+
+
+def corrections_file(index: Index) -> Path:
+    """Where the corrections of an index are."""
+    path = index.path.absolute()
+    return path.with_name(f"{path.name}.senses.json")
+
+
+def correct(found: WordSenses, steps: Sequence[Step]) -> None:
+    """Keep corrections of the senses of a word, which were found without them.
+
+    Args:
+        found: of `Index.senses(word, corrected=False)`.
+        steps: in order; each refers to the senses that the last one left. None to forget all.
+
+    Raises:
+        ConfigError: there is no such sense.
+    """
+    words = _read(found.index)
+    sizes = [len(sense.rows) for sense in found.senses]
+    if steps:
+        _apply(found, steps)
+        words[found.word] = _Word(sizes, list(steps))
+    else:
+        words.pop(found.word, None)
+    with atomic_file(corrections_file(found.index), overwrite=True) as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(words), indent=1) + b"\n")
+
+
+def kept_steps(found: WordSenses) -> list[Step]:
+    """The corrections of a word that are kept already."""
+    kept = _read(found.index).get(found.word)
+    return [] if kept is None else kept.steps
+
+
+def corrected(found: WordSenses) -> WordSenses:
+    """The senses of a word with the corrections that are kept for it."""
+    kept = _read(found.index).get(found.word)
+    if kept is None:
+        return found
+    if kept.sizes != [len(sense.rows) for sense in found.senses]:
+        warnings.warn(
+            f"the corrections of '{shown(found.word, 40)}' were made for other senses and do not "
+            "apply; correct it again, or forget them with --forget",
+            stacklevel=3,
+        )
+        return found
+    return _apply(found, kept.steps)
+
+
+def _read(index: Index) -> dict[str, _Word]:
+    path = corrections_file(index)
+    if not path.exists():
+        return {}
+    with open_checked(path, what="file of corrections", follow=False) as stream:
+        data = stream.read(_MAX_BYTES + 1)
+    try:
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"more than {_MAX_BYTES} bytes")
+        return msgspec.json.decode(data, type=dict[str, _Word])
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            f"'{shown(path, 100)}' is damaged ({shown(error, 80)}); correct or remove it"
+        ) from None
+
+
+def _apply(found: WordSenses, steps: Sequence[Step]) -> WordSenses:
+    """Make the groups and names that corrections ask for."""
+    index = found.index
+    groups: list[Rows] = [sense.rows for sense in found.senses]
+    names: list[str] = [""] * len(groups)
+    for step in steps:
+        asked = [number for number in (*step.merge, step.split, step.rename) if number]
+        if not asked or max(asked) > len(groups):
+            raise ConfigError(
+                f"'{shown(found.word, 40)}' has {len(groups)} senses; name one of them"
+            )
+        if step.merge:
+            kept, *others = sorted({number - 1 for number in step.merge})
+            groups[kept] = np.sort(np.concatenate([groups[k] for k in (kept, *others)]))
+            groups = [rows for k, rows in enumerate(groups) if k not in others]
+            names = [name for k, name in enumerate(names) if k not in others]
+        if step.split:
+            rows = groups[step.split - 1]
+            vectors = unit(index.vectors(rows))
+            halves = k_means(vectors, first_centres(vectors, 2, np.random.default_rng(0)))
+            if not 0 < halves.sum() < len(halves):
+                raise ConfigError(f"sense {step.split} cannot be divided: its uses are the same")
+            groups[step.split - 1 : step.split] = [rows[halves == 0], rows[halves == 1]]
+            names[step.split - 1 : step.split] = ["", ""]
+        if step.rename:
+            names[step.rename - 1] = step.name
+    rows = np.concatenate(groups)
+    numbers = np.repeat(np.arange(len(groups)), [len(mine) for mine in groups])
+    vectors = unit(index.vectors(rows))
+    centres = unit(np.stack([vectors[numbers == k].mean(axis=0) for k in range(len(groups))]))
+    words = sense_names(index.substitutes(rows), numbers, found.forms)
+    sources = index.source_of(rows)
+    senses = []
+    for k, mine in enumerate(groups):
+        order = np.argsort(-(vectors[numbers == k] @ centres[k]), kind="stable")
+        senses.append(
+            dataclasses.replace(
+                found.senses[min(k, len(found) - 1)],
+                number=k + 1,
+                name=(names[k],) if names[k] else words[k],
+                rows=mine,
+                share=len(mine) / len(rows),
+                typical=tuple(index.use(int(row)) for row in mine[order][:3]),
+                borderline=(),
+                sources={
+                    index.sources[s]: float(np.mean(numbers[sources == s] == k))
+                    for s in np.unique(sources)
+                },
+            )
+        )
+    # As of the rows of the index, which are in order.
+    order = np.argsort(rows, kind="stable")
+    grouping = Grouping(
+        numbers[order], centres, found.grouping.silhouette, found.grouping.stability
+    )
+    return dataclasses.replace(found, senses=tuple(senses), grouping=grouping)
