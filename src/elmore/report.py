@@ -60,13 +60,17 @@ th, td { padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--line); tex
   vertical-align: baseline; }
 tr:last-child td { border-bottom: 0; }
 .left { text-align: right; }
-.left, .right, .where { white-space: nowrap; }
+.left, .right, .where, .source { white-space: nowrap; }
+.source { max-width: 9rem; overflow: hidden; text-overflow: ellipsis; }
+.shared { min-width: 12rem; color: var(--quiet); font-size: .85rem; }
 td.word { color: var(--accent); font-weight: 600; white-space: nowrap; }
 .bar { display: flex; height: .7rem; width: 9rem; border-radius: .2rem; overflow: hidden;
   background: var(--paper); border: 1px solid var(--line); }
 p { color: var(--quiet); font-size: .9rem; overflow-wrap: anywhere; }
 @media (max-width: 54rem) { .bar { width: 5rem; } .left, .right { white-space: normal; } }
 """
+# Columns of a concordance, which a page sets around the word.
+_CONTEXT = ("left", "word", "right", "where", "source", "shared")
 _METRICS_IN_REPR = 3
 
 
@@ -261,8 +265,7 @@ def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], set[int]]:
 def _html_table(title: str, rows: Sequence[Row], bars: Sequence[Sequence[str]] = ()) -> str:
     lines, numbers = _cells(rows) if rows else ([["(nothing)"]], set())
     header = lines[0]
-    # The contexts of a word are set around it, whatever the table is.
-    names = [name if name in ("left", "word", "right", "where") else "" for name in header]
+    names = [name if name in _CONTEXT else "" for name in header]
     groups = [[name for name in group if name in header] for group in bars]
     groups = [group for group in groups if group]
 

@@ -33,7 +33,7 @@ def test_find_in_three_forms(cli: Cli, uses: Path) -> None:
     assert "It  fell ." in lines[0]
     assert lines[0].endswith("text.txt:1")
     rows = cli("find", uses, "[It] fell .", "--csv", "--word", "it,said").out.splitlines()
-    assert rows[0] == "cosine,left,word,right,source,line,shared,corpus"
+    assert rows[0] == "cosine,left,word,right,source,line,shared"
     assert len(rows) == 11
     hits = json.loads(cli("find", uses, "[It] fell .", "--json").out)["hits"]
     assert hits[0]["tokens"] == ["It", "fell", "."]
@@ -114,7 +114,7 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
         (["change", "{uses}", "{uses}", "-o", "change.xls"], "cannot write 'change.xls'"),
         (
             ["find", "{uses}", "it", "--where", "genre=news"],
-            "has no field 'genre'; there are corpus",
+            "has no field 'genre'; there are file",
         ),
         (["find", "{uses}", "it", "--period", "10"], "add --by"),
         (["find", "{uses}", "it", "--like", "the [it]"], "put one word of 'it' in [brackets]"),
@@ -217,7 +217,7 @@ def test_counts_and_collocates(cli: Cli, uses: Path, tmp_path: Path) -> None:
 def test_a_plain_concordance(cli: Cli, uses: Path) -> None:
     lines = cli("find", uses, "it", "--sort", "right", "--top", 4).out.splitlines()
     assert [" ".join(line.split()[:-1]) for line in lines] == 3 * ["It fell ."] + ["no , it said ."]
-    grouped = cli("find", uses, "it", "--by", "corpus", "--top", 1).out.splitlines()
+    grouped = cli("find", uses, "it", "--by", "file", "--top", 1).out.splitlines()
     assert len(grouped) == 2
     assert grouped[0].endswith(":")
-    assert cli("find", uses, "it", "--where", "corpus!=x", "--sort", "similarity").code == 0
+    assert cli("find", uses, "it", "--where", "file!=x", "--sort", "similarity").code == 0

@@ -64,7 +64,7 @@ def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) ->
         found.save(folder / name, overwrite=True)
     assert (folder / "a.html").read_text("utf-8").count('<div class="bar">') >= 8
     with pytest.raises(ConfigError, match="1 group of documents"):
-        compare_periods(index.groups("corpus"))
+        compare_periods(index.groups("date", 1000))
 
 
 def test_several_folders_are_joined(index: Index, folder: Path) -> None:

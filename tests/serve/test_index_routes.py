@@ -47,7 +47,7 @@ def test_what_the_index_holds(client: TestClient, index: Index) -> None:
         "n_words": 2,
         "words": [{"word": "the", "count": 72}, {"word": "bank", "count": 36}],
         "sources": ["rivers.txt", "money.txt"],
-        "fields": ["corpus"],
+        "fields": [],
     }
 
 
@@ -65,7 +65,7 @@ def test_groups_of_documents_and_collocates(client: TestClient, index: Index) ->
         assert ("rivers.txt", "money.txt")[1 - member] in index.use(row).source
     assert answer["groups"][0]["per_million"] > 1000
     assert "money" in {word for sense in answer["senses"] for word in sense["near"]}
-    some = post(client, "/v1/index/senses", {"word": "bank", "where": ["corpus!=x"]})
+    some = post(client, "/v1/index/senses", {"word": "bank", "where": ["file!=x"]})
     assert len(some["rows"]) == 36
     assert (some["groups"], set(some["members"])) == ([], {-1})
 
@@ -159,7 +159,7 @@ def test_uses(client: TestClient, index: Index) -> None:
         ("senses", {"word": ""}, "1"),
         ("senses", {"word": "bank,/(b+)+$/"}, "regular expressions are not served"),
         ("senses", {"word": "bank", "by": "colour"}, "has no field 'colour'"),
-        ("senses", {"word": "bank", "where": ["corpus=x"]}, "no document has corpus=x"),
+        ("senses", {"word": "bank", "where": ["file=x"]}, "no document has file=x"),
         ("find", {"text": "a [bank]", "where": ["corpus"]}, "is not a condition"),
         ("senses", {"word": "bank", "max_senses": 0}, "1"),
         ("find", {"text": "no mark"}, "mark one word of 'no mark' with brackets"),

@@ -27,6 +27,8 @@ Sort = Literal["similarity", "left", "right", "text"]
 _BLOCK = 2048
 # The best by dense vectors, of which the sparse ones pick: they separate senses a little better.
 _RERANKED = 300
+# Characters of context on each side in files of tables: complete sentences.
+_WHOLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Concordance(Reported):
     @property
     def report(self) -> Report:
         """The hits as a table."""
-        return self._table(60)
+        return self._table(48)
 
     def to_dict(self) -> dict[str, Any]:
         """The hits as JSON values, with complete sentences."""
@@ -133,16 +135,19 @@ class Concordance(Reported):
             with atomic_file(path, overwrite=overwrite) as stream:
                 stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
         elif suffix in TABLES:
-            self._table(10_000).save(path, overwrite=overwrite)
+            self._table(_WHOLE).save(path, overwrite=overwrite)
         else:
             super().save(path, overwrite=overwrite)
 
     def to_csv(self) -> str:
         """The hits as CSV; a cell that a spreadsheet would take for a formula starts with '."""
-        return self._table(10_000).to_csv()
+        return self._table(_WHOLE).to_csv()
 
     def _table(self, width: int) -> Report:
-        rows: list[Row] = [hit.row(width) for hit in self.hits]
+        # What is known about documents is for files of tables; on a page it would be in the way.
+        short = width < _WHOLE
+        hits = (replace(hit, about={}) if short else hit for hit in self.hits)
+        rows: list[Row] = [hit.row(width) for hit in hits]
         where = f"{len(self)} of {self.n_uses}" if len(self) < self.n_uses else f"{len(self)}"
         return Report(
             name=self.title, metrics={}, tables={f"{where} uses": rows}, bars=[["cosine"]]

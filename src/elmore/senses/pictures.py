@@ -109,15 +109,18 @@ def draw_trends(found: Trends, path: Path, *, overwrite: bool = False) -> None:
     """Draw a curve per word, its distance from the first group, and the shares of its senses."""
     figure = _figure(path)
     words, places = found.words[:_MOST_PANELS], np.arange(len(found.labels))
-    figure.set_size_inches(1.5 + max(7.0, 0.7 * len(places)), 3.2 + 1.9 * len(words))
-    top, *panels = figure.subplots(1 + len(words), 1, height_ratios=[3.2, *[1.9] * len(words)])
+    several = [one for one in words if len(one.senses) > 1]
+    figure.set_size_inches(1.5 + max(7.0, 0.7 * len(places)), 3.2 + 1.9 * len(several))
+    heights = [3.2, *[1.9] * len(several)]
+    top, *panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     for number, one in enumerate(words):
         colour = _COLOURS[number % len(_COLOURS)]
         style = "-" if number < len(_COLOURS) else "--"
         top.plot(places, one.distances, style, marker="o", color=colour, label=_plain(one.word, 24))
-    top.set_ylabel("distance from the first")
+    top.set_ylabel("distance from the first", fontsize=9)
+    top.tick_params(labelsize=8)
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    for axes, one in zip(panels, words, strict=True):
+    for axes, one in zip(panels, several, strict=True):
         start = np.zeros(len(places))
         for number, sense in enumerate(one.senses):
             label = _plain(", ".join(sense.name[:3]), 40)
@@ -130,9 +133,10 @@ def draw_trends(found: Trends, path: Path, *, overwrite: bool = False) -> None:
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     for axes in (top, *panels):
         last = axes is ([top, *panels][-1])
+        axes.set_xlim(-0.6, len(places) - 0.4)
         axes.set_xticks(places, found.labels if last else [""] * len(places), fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[-1].tick_params(axis="x", rotation=30 if len(places) > 6 else 0)
+    (panels or [top])[-1].tick_params(axis="x", rotation=30 if len(places) > 6 else 0)
     save_figure(figure, path, overwrite=overwrite)
 
 

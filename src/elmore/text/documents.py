@@ -154,13 +154,12 @@ def corpus_files(inputs: Sequence[str | Path]) -> list[tuple[Path, dict[str, str
         inputs: files, and folders, which stand for all text files below them.
 
     Returns:
-        each file with `corpus`, the folder that was named or that the file is in, and, if it is
-        further below, `folder`.
+        each file; with `corpus`, the folder that was named, and, if it is further below, `folder`.
     """
     found: list[tuple[Path, dict[str, str]]] = []
     for path in map(Path, inputs):
         if not path.is_dir():
-            found.append((path, {_CORPUS: path.absolute().parent.name}))
+            found.append((path, {}))
             continue
         inside = [
             (file, file.relative_to(path))
