@@ -110,7 +110,7 @@ class Concordance(Reported):
     @property
     def report(self) -> Report:
         """The hits as a table."""
-        return self._table(48)
+        return self._table(42)
 
     def to_dict(self) -> dict[str, Any]:
         """The hits as JSON values, with complete sentences."""
