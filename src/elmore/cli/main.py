@@ -45,7 +45,7 @@ VERBS: dict[str, dict[str, str]] = {
         "senses": "the uses of words, grouped by sense",
         "frequencies": "how often words occur in a corpus, and how evenly",
         "collocates": "the words near a word, or near one of its senses",
-        "change": "words that two corpora use differently",
+        "change": "words that corpora use differently, or that change over time",
         "explore": "compare a word in several contexts, in the terminal",
     },
     "Labels": {

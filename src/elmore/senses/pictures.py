@@ -116,7 +116,9 @@ def draw_trends(found: Trends, path: Path, *, overwrite: bool = False) -> None:
     for number, one in enumerate(words):
         colour = _COLOURS[number % len(_COLOURS)]
         style = "-" if number < len(_COLOURS) else "--"
-        top.plot(places, one.distances, style, marker="o", color=colour, label=_plain(one.word, 24))
+        there = ~np.isnan(one.distances)  # a line joins the groups with enough uses
+        label = _plain(one.word, 24)
+        top.plot(places[there], one.distances[there], style, marker="o", color=colour, label=label)
     top.set_ylabel("distance from the first", fontsize=9)
     top.tick_params(labelsize=8)
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
