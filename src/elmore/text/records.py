@@ -74,7 +74,7 @@ def record_texts(
 
 
 def record_values(
-    self, lines: Lines, name: str, fields: Sequence[str]
+    lines: Lines, name: str, fields: Sequence[str]
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield what some fields of each record hold, as texts, and its first line's number.
 
