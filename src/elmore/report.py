@@ -315,7 +315,7 @@ def check_suffix(path: Path, *more: str) -> None:
     known = (".html", ".json", ".txt", *TABLES, *more)
     suffix = path.suffix.lower()
     if suffix not in (*known, ".htm", ""):
-        raise ConfigError(f"cannot write '{path}' in that form; use {', '.join(known)}")
+        raise ConfigError(f"cannot write '{path}' in that format; use {', '.join(known)}")
     if suffix in PICTURES:
         check_picture(path)
 

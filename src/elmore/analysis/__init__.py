@@ -1,4 +1,4 @@
-"""The paper's analyses: what the layers of a biLM know."""
+"""The paper's analyses: what the layers of a biLM have learned."""
 
 from __future__ import annotations
 

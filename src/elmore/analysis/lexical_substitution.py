@@ -1,4 +1,4 @@
-"""Lexical substitution (SemEval-2007 task 10): which words could stand in a word's place?
+"""Lexical substitution (SemEval-2007 task 10): which words could replace a word?
 
 A file has one JSON object per line: `lemma`, `tokens`, `index`, `gold` (substitute to the number
 of people who gave it) and `candidates`. Candidates are ranked and scored by generalised average

@@ -16,7 +16,7 @@ __all__ = ["check_picture", "plot_confusions", "plot_report"]
 # More labels than this are not readable in one picture.
 _MAX_LABELS = 24
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
-# How the names of rows begin that know nothing of the model.
+# How the names of rows begin that do not depend on the model.
 _CONTROLS = ("random", "static", "most frequent", "first sense")
 
 
@@ -109,7 +109,7 @@ def _draw_substitutes(report: Report, figure: Any) -> None:
     figure.set_size_inches(11, 0.8 + 0.4 * len(rows))
     names = [str(row["ranked by"]) for row in rows]
     for axes, metric in zip(figure.subplots(1, 2), ("GAP", "P@1"), strict=True):
-        # The word alone knows nothing of the sentence.
+        # The word alone, without the sentence.
         colours = [_CONTROL if name == "word" else _OURS for name in names]
         _bars(axes, names, [row[metric] for row in rows], colours)
         axes.set_xlabel(f"{metric}, per cent")

@@ -5,7 +5,7 @@ and part of speech seen in the training corpus: by their average vector, by the 
 is nearest, or by a vote of the 15 nearest (all by cosine; ties go to the order of the dictionary).
 A lemma never seen takes its first sense. Every instance is answered, so that F1 is accuracy. A
 model with a softmax is measured by its sense vectors too (`elmore.senses`), alone and joined with
-what both directions know of the context.
+the states of both directions before they read the word.
 
 The data (Raganato et al. 2017) is a folder with one training corpus and any number of test sets,
 JSON lines `{"tok": [...], "inst": [[start, end, lemma, pos, ...], ...]}`, and the inventory, lines

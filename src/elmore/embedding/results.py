@@ -52,7 +52,7 @@ class SentenceLayers:
     Attributes:
         tokens: the tokens.
         spans: where each token is in the text, or None if tokens were given.
-        values: (layers, time, dim); layer 0 is the token layer, which knows no context.
+        values: (layers, time, dim); layer 0 is the token layer, without context.
     """
 
     tokens: tuple[str, ...]

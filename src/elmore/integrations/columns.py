@@ -1,7 +1,7 @@
 """A table with a column of texts in, the same rows with columns of vectors out.
 
-Shared by the Ray and Spark integrations; it knows Arrow, but neither of them. The columns that are
-added are those of `elmore embed --format parquet`:
+Shared by the Ray and Spark integrations; it imports Arrow, but neither of them. The columns that
+are added are those of `elmore embed --format parquet`:
 
     vectors  a list of vectors, one per token; `vector` if pooled
     layer_0, layer_1, ...    like these, in their place, if all layers are asked for

@@ -156,7 +156,7 @@ class PlacePredictor:
         batch_tokens: int,
         keep: Callable[[slice, Array], None] | None = None,
     ) -> Array:
-        """What each direction knows about chosen places.
+        """The states from which each direction predicts the words at chosen positions.
 
         Args:
             sentences: the text.

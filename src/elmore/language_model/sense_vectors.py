@@ -1,8 +1,8 @@
-"""Sense vectors: a use of a word, described by the words that could stand in its place.
+"""Sense vectors: a use of a word, described by the words that could replace it.
 
-The language models on both sides of a place say how likely every word is there. A word's weight is
+The forward and backward models predict how likely every word is at a position. A word's weight is
 how much likelier it is here than in general: log p(w | context) - log p(w), never below 0 (the
-positive pointwise mutual information of word and place). The likeliest words with their weights
+positive pointwise mutual information of word and position). The likeliest words with their weights
 are a sparse vector that people can read. Uses in the same sense share substitutes, so the cosine
 of these vectors separates senses better than the cosine of the layers does.
 

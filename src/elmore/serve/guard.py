@@ -82,7 +82,7 @@ class Guard:
                 extra = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     extra.setdefault(name, value)
-                # Nobody knows whether the rest of the body still comes.
+                # The rest of the body may still come.
                 if status in (400, 408) or (status >= 400 and "expect" in headers):
                     extra["Connection"] = "close"
             await send(message)
@@ -100,7 +100,7 @@ class Guard:
                 await error_response(error)(scope, receive, respond)
             else:
                 await self._app(scope, self._limited(receive), respond)
-            if "elmore.sent" in scope:  # our own server knows when the client has read it
+            if "elmore.sent" in scope:  # our own server signals when the client has read it
                 await scope["elmore.sent"]()
         except Exception as error:  # the application has answered
             _LOG.error("a request failed with %s", type(error).__name__, exc_info=error)

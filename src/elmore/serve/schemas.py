@@ -122,7 +122,7 @@ class SubstitutesRequest(_Sentences):
 
 
 class SensesRequest(_Sentences):
-    """Sense vectors: words that could stand in a place, each weighted by how specific it is."""
+    """Sense vectors: likely words at a position, each weighted by how specific it is."""
 
     model_config = _examples({"sentences": ["She sat on the bank ."], "positions": [[4]], "k": 5})
     positions: list[list[int]] | None = Field(
@@ -351,7 +351,7 @@ class IndexFindResponse(BaseModel):
 
 
 class IndexSense(BaseModel):
-    """A sense, named by words that could stand in the place of its uses."""
+    """A sense, named by words that could replace its uses."""
 
     number: int
     name: list[str]

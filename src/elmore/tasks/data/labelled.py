@@ -463,7 +463,7 @@ def label_table(
         model: a tagger or classifier.
         source: a file, data frame or dataset, as in `read_texts`.
         format: "csv", "tsv" or "jsonl".
-        text: the column of the texts; the usual names are found without.
+        text: the column of the texts, by default one of the usual names.
 
     Yields:
         The lines to write, without line feeds: for csv and tsv first the header.

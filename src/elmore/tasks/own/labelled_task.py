@@ -45,7 +45,7 @@ class LabelledTask(Task[Example, Prediction]):
 
     Args:
         elmo: as in `Task`, like the `options`.
-        text: the column of the texts or tokens; the usual names are found without.
+        text: the column of the texts or tokens; by default one of the usual names.
         label: the column of the labels or tags.
         separator: what separates several labels in one cell.
         options: recipe, vectors, cache, seed and so on.
