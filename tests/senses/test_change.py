@@ -72,6 +72,12 @@ def test_a_corpus_against_itself_shows_nothing(folder: Path) -> None:
         assert one.divergence == 0
 
 
+def test_a_word_without_several_senses_is_explained(folder: Path) -> None:
+    found = compare(Index.open(folder / "old"), Index.open(folder / "new"), min_uses=4)
+    assert len(found.words[1].senses) == 1
+    assert "too similar to form senses: the uses of dog;" in str(found.report)
+
+
 def test_divergence_and_correction() -> None:
     assert _divergence(np.array([1.0, 0]), np.array([0, 1.0])) == pytest.approx(1)
     assert _divergence(np.array([0.3, 0.7]), np.array([0.3, 0.7])) == 0

@@ -113,7 +113,15 @@ class Changes(Reported):
             if len(one.senses) > 1
             for sense in one.senses
         ]
-        rare = f"left out, with too few uses: {', '.join(self.rare)}"
+        notes = []
+        if self.rare:
+            notes.append(f"left out, with too few uses: {', '.join(self.rare)}")
+        single = [one.word for one in self.words if len(one.senses) < 2]
+        if single:  # a divergence of 0 and an empty table would look like no change
+            notes.append(
+                f"too similar to form senses: the uses of {', '.join(single)}; their prototype and "
+                "pairwise distances still count, and elmore find shows the uses"
+            )
         return Report(
             name="change",
             metrics={
@@ -122,7 +130,7 @@ class Changes(Reported):
             },
             measured_on={"old": self.labels[0], "new": self.labels[1]},
             tables={"change": ranking, "senses": senses},
-            notes=[rare] if self.rare else [],
+            notes=notes,
         )
 
     def draw(self, path: Path, *, overwrite: bool = False) -> None:
