@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from contract.test_ladder import FILES
@@ -89,7 +90,8 @@ def run(code: str, *arguments: Path) -> str:
 
 
 def test_every_module_can_be_imported() -> None:
-    modules = [name for name in FILES if not name.endswith("__main__")]
+    missing = [] if find_spec("spacy") else ["elmore.integrations.spacy"]  # needs it at import
+    modules = [name for name in FILES if not name.endswith("__main__") and name not in missing]
     out = run(f"for name in {modules!r}: importlib.import_module(name)\nprint(len({modules!r}))")
     print(f"{out.strip()} modules imported")
     assert int(out) == len(modules) > 200
