@@ -71,15 +71,24 @@ def test_a_torn_line_and_a_damaged_file_cost_these_files_only(tmp_path: Path) ->
         assert folder.found() == (HEADER, records[:2])
 
 
-def test_a_damaged_first_line_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [b'{"a', b"[]", b"5", b'"\xff"', b"[" * 100_000])
+def test_a_damaged_first_line_is_refused(line: bytes, tmp_path: Path) -> None:
     filled(tmp_path / "out", 0)
-    (tmp_path / "out" / "journal.jsonl").write_text('{"a\n')
+    (tmp_path / "out" / "journal.jsonl").write_bytes(line + b"\n")
     with (
         opened(tmp_path / "out") as folder,
         pytest.raises(FormatError, match=r"is damaged; remove '.*out' to start again"),
     ):
         folder.found()
-    assert "file-0" in names(tmp_path / "out")
+
+
+@pytest.mark.parametrize("number", [b"[0]", b'"1"', b"null", b"{}", b"[" * 100_000])
+def test_a_line_of_another_type_ends_what_is_known(number: bytes, tmp_path: Path) -> None:
+    records = filled(tmp_path / "out", 0, 1)
+    journal = tmp_path / "out" / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"number": 1', b'"number": ' + number))
+    with opened(tmp_path / "out") as folder:
+        assert folder.found() == (HEADER, records[:1])
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:

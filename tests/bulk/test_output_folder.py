@@ -169,12 +169,20 @@ def test_foreign_files_are_left_alone(tmp_path, name):
         pass
 
 
-def test_a_damaged_manifest(tmp_path):
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("shards", value) for value in (5, [5], [{}], [{"number": [0]}])),
+        *((key, value) for key in ("settings", "software", "model") for value in (True, [0])),
+        *(("inputs", value) for value in (None, 5, [5], [{}])),
+    ],
+)
+def test_a_damaged_manifest(tmp_path, key, value):
     out = tmp_path / "out"
     finished(out)
-    text = (out / "manifest.json").read_text()
-    (out / "manifest.json").write_text(text.replace('"number"', '"nimber"'))
-    with pytest.raises(FormatError, match="--force"):
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps({**manifest, key: value}))
+    with pytest.raises(FormatError, match=r"damaged.*--force"):
         found(out)
 
 

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from elmore.base.atomic import atomic_file, locked, write_error
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
@@ -113,12 +115,13 @@ class JournalFolder(Generic[_R]):
         with open_checked(journal, what="journal", follow=False) as stream:
             first, *lines = stream.read().split(b"\n")
         records = []
+        damage = (ValueError, RecursionError)
         try:
-            header: dict[str, Any] = json.loads(first)
-            with contextlib.suppress(ValueError, TypeError):  # a kill may cut off the last line
+            header = msgspec.json.decode(first, type=dict[str, Any])
+            with contextlib.suppress(*damage):  # a kill may cut off the last line
                 for line in filter(None, lines):
-                    records.append(self._record(**json.loads(line)))
-        except ValueError:
+                    records.append(msgspec.json.decode(line, type=self._record))
+        except damage:
             raise FormatError(
                 f"'{shown(journal, 120)}' is damaged; remove "
                 f"'{shown(self.path, 120)}' to start again"

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from elmore.base.atomic import atomic_file
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.json import read_json
@@ -74,6 +76,19 @@ class BulkResult:
     folder: Path
     shards: tuple[Path, ...]
     counts: Counts
+
+
+class _Input(msgspec.Struct):
+    sha256: str
+
+
+class _Facts(msgspec.Struct):
+    """What is compared of an earlier run; an edited file may say anything."""
+
+    settings: dict[str, Any]
+    software: dict[str, Any]
+    model: dict[str, Any]
+    inputs: list[_Input]
 
 
 @contextlib.contextmanager
@@ -149,8 +164,8 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], list[ShardRecord]] | No
     shards = manifest.pop("shards", [])
     manifest.pop("counts", None)
     try:
-        return manifest, [ShardRecord(**shard) for shard in shards]
-    except TypeError:
+        return manifest, msgspec.convert(shards, list[ShardRecord])
+    except msgspec.ValidationError:
         raise FormatError(f"'{shown(path, 120)}' is damaged; {_AGAIN}") from None
 
 
@@ -172,8 +187,14 @@ def check_same_run(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any
     """Refuse to resume a run of other settings, software, model or inputs."""
     fix = "choose another folder, or pass overwrite=True (--force) to start again"
     label = f"'{shown(path, 100)}'"
+    try:
+        began = msgspec.convert(earlier, _Facts)
+    except msgspec.ValidationError as error:
+        raise FormatError(
+            f"what {label} says of its run is damaged ({shown(error, 100)}); {fix}"
+        ) from None
     for part in ("settings", "software"):
-        old, new = earlier.get(part, {}), now[part]
+        old, new = getattr(began, part), now[part]
         for key in sorted({*old, *new}):
             was, wanted = str(old.get(key)), str(new.get(key))
             if was != wanted:
@@ -181,13 +202,13 @@ def check_same_run(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any
                 long = max(len(was), len(wanted)) > 40
                 what = f"other {key}" if long else f"{key}={shown(was)}, not {shown(wanted)}"
                 raise ResumeError(f"{label} was started with {what}; {fix}")
-    if earlier.get("model") != now["model"]:
+    if began.model != now["model"]:
         raise ResumeError(f"{label} was started with another model; {fix}")
-    olds, news = earlier.get("inputs", []), now["inputs"]
+    olds, news = began.inputs, now["inputs"]
     if len(olds) != len(news):
         raise ResumeError(f"{label} was started with {len(olds)} inputs, not {len(news)}; {fix}")
     for before, after in zip(olds, news, strict=True):
-        if before["sha256"] != after["sha256"]:
+        if before.sha256 != after["sha256"]:
             raise ResumeError(
                 f"'{shown(after['path'], 100)}' changed since {label} was started; {fix}"
             )
