@@ -14,6 +14,7 @@ CASES = [
     (2, "embd", "did you mean embed?"),
     (2, "--vresion", "Did you mean '--version'?; see `elmore --help`"),
     (2, "embed {t} --model {m} --formt npz", "'--format'"),
+    (2, "embed --text {t}", "no such option '--text'; see `elmore embed --help`"),
     (1, "embed {t} --model no-such-model", "`elmore models` lists the names"),
     (1, "embed {t} --model orginal", "did you mean original"),
     (1, "embed {t} --model {d}/nothing", "does not exist"),

@@ -73,6 +73,8 @@ _FILES = {
     "evaluate": "train",
     "fine-tune": "pretrain",
 }
+# An option is suggested if it is this similar to what was typed.
+_SIMILAR = 0.7
 
 
 class _Verbs(click.Group):
@@ -181,6 +183,10 @@ def _run(arguments: list[str]) -> None:
 def _usage(error: click.UsageError) -> str:
     """What is wrong in the words of click, and where the help is."""
     command = error.ctx.command_path if error.ctx else "elmore"
+    if isinstance(error, click.NoSuchOption):  # click also suggests what is hardly similar
+        known = error.possibilities or ()
+        similar = difflib.get_close_matches(error.option_name, known, 1, _SIMILAR)
+        error = click.NoSuchOption(error.option_name, possibilities=similar)
     message = " ".join(error.format_message().split()).rstrip(".")
     return f"{message[:1].lower()}{message[1:]}; see `{command} --help`"
 
