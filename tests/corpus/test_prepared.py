@@ -62,6 +62,7 @@ def change(data: Path, **changes: Any) -> None:
         ({"shards": []}, "do not agree"),
         ({"shards": [{}]}, r"shards\[0\]\.file is missing"),
         ({"heldout": None}, "do not agree"),
+        ({"training": {"oov": 0}}, "shards and counts do not agree"),
         ({"training": {"tokens": "many"}}, "tokens='many'; use a whole number"),
         ({"tokenizer": "x"}, "tokenizer"),
         ({"notes": None}, "notes is missing"),

@@ -204,6 +204,8 @@ class Prepared:
         listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
         if not paths or listed | ({HELDOUT} if heldout else set()) != set(manifest.files):
             raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
+        if sum(manifest.shards, Part()) != training + Part():
+            raise FormatError(f"'{MANIFEST}': shards and counts do not agree; {_AGAIN}")
         held = heldout or _Counted(oov=0)
         return cls(
             folder=folder,
