@@ -378,6 +378,17 @@ def test_the_next_owner_of_the_lock_cleans_up_after_a_killed_writer(
     _check_old_outputs(tmp_path)
 
 
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_kill_while_a_folder_is_replaced_leaves_one(replaced: bool, tmp_path: Path) -> None:
+    old = tmp_path / f".model.{'0' * 12}.old"
+    for folder, text in [(old, "old"), (tmp_path / "model", "new")][: 1 + replaced]:
+        folder.mkdir()
+        (folder / "file").write_text(text)
+    with locked(tmp_path / "lock", "busy"):
+        assert names(tmp_path) == ["lock", "model"]
+    assert (tmp_path / "model" / "file").read_text() == ("new" if replaced else "old")
+
+
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     for error in (ElmoreError, ResumeError):

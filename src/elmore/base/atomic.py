@@ -2,7 +2,7 @@
 
 What has its final name is complete and synced. Until then it has the name `.NAME.<random>.partial`
 in the same folder; what a killed writer leaves under such a name, the next owner of the folder's
-lock removes.
+lock removes. A folder that is being replaced is `.NAME.<random>.old` until the new one is there.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
+_ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{12}\.old")  # a folder while `atomic_folder` replaces it
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 # Errors of a descriptor, not of a name: inside the body of an atomic writer they are ours.
 _FAILED_WRITE = _NO_SPACE | {errno.EIO, errno.EROFS}
@@ -141,7 +142,7 @@ def atomic_folder(
             for name in ("", *files):
                 _sync(Path(root, name))
         # No system replaces a filled folder in one step. A kill between these two leaves the old
-        # one under this name.
+        # one under this name; the next owner of the folder's lock puts it back.
         aside = temporary.with_suffix(".old")
         if path.exists():
             os.replace(path, aside)
@@ -196,6 +197,12 @@ def _clean(folder: Path) -> None:
     for root, folders, files in os.walk(folder):
         for name in filter(_PARTIAL.fullmatch, [*folders, *files]):
             _remove(Path(root, name))
+        for aside in filter(None, map(_ASIDE.fullmatch, folders)):
+            old, final = Path(root, aside[0]), Path(root, aside[1])
+            if os.path.lexists(final):
+                _remove(old)
+            else:  # the writer was killed between its two renames, so this is the only one
+                os.replace(old, final)
 
 
 @contextlib.contextmanager
