@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from small_training import digest, small_recipe
 
+from elmore.base.io import sha256_file
+from elmore.base.json import json_digest
 from elmore.corpus.prepared import Prepared
 from elmore.errors import ResumeError
 from elmore.training.bilm.pretrain import pretrain
@@ -153,6 +157,29 @@ def test_stopped_by_a_signal(
     assert lines(out) == lines(expected)
     best = "best/model.safetensors"
     assert (out / best).read_bytes() == (expected / best).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("step", {}), ("seen", "many"), ("cursor", [[]]), ("cursor", {"epoch": "x"}), ("tensor", 0)],
+)
+def test_an_edited_state_is_refused_in_one_line(
+    key: str, value: object, data: Prepared, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(whole("sentences"), tmp_path / "run"))
+    [state, *_] = sorted((out / "resume").glob("step-*"), reverse=True)
+    facts = json.loads((state / "state.json").read_text())
+    if key == "tensor":
+        (state / "state.safetensors").write_bytes(safetensors.numpy.save({"x": np.ones(3)}))
+        facts["sha256"] = sha256_file(state / "state.safetensors")
+    else:
+        facts[key] = value
+    del facts["digest"]
+    facts["digest"] = json_digest(facts)
+    (state / "state.json").write_text(json.dumps(facts))
+    with pytest.raises(ResumeError, match="does not fit the run") as caught:
+        pretrain(data, out, recipe=recipe_of("sentences"), threads=1, seed=3, resume=True)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_finished_run_keeps_its_weights_once_and_can_be_trained_longer(

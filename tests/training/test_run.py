@@ -77,6 +77,10 @@ def test_damaged_facts(tmp_path: Path) -> None:
     path.write_text(json.dumps({"x": 1}))
     with pytest.raises(FormatError, match="does not belong to a training run"):
         _ = run.recipe
+    for recipe in (5, {"optimizer": 5}):
+        path.write_text(json.dumps({**whole, "recipe": recipe}))
+        with pytest.raises(FormatError, match="has no recipe"):
+            run.check(small_recipe(), FACTS)
     path.write_text("{")
     with pytest.raises(FormatError, match="JSON"):
         _ = run.recipe
@@ -100,7 +104,9 @@ def test_the_log_is_cut_where_a_run_goes_on(tmp_path: Path) -> None:
     assert run.log() == []
 
 
-@pytest.mark.parametrize("line", [b'{"step": 2, "lo', b"[2]", b"{}", b'{"step": "2"}', b"\xff"])
+@pytest.mark.parametrize(
+    "line", [b'{"step": 2, "lo', b"[2]", b"{}", b'{"step": "2"}', b"\xff", b"[" * 10**5]
+)
 def test_a_damaged_log_is_named_with_its_line(line: bytes, tmp_path: Path) -> None:
     run = made(tmp_path)
     run.append({"step": 1})

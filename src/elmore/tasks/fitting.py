@@ -33,7 +33,7 @@ from elmore.training.optimizers import (
     make_optimizer,
     plateau_factor,
 )
-from elmore.training.run import Run, load_state, save_state, state_part
+from elmore.training.run import Run, load_state, restoring, save_state, state_part
 from elmore.training.seeds import numpy_generator, seeded
 
 if TYPE_CHECKING:
@@ -367,14 +367,16 @@ class _Trainer(Trainable, Generic[Example]):
         if loaded is None:
             return False
         tensors, facts = loaded
-        device = next(iter(self._weights.values())).device if self._weights else "cpu"
-        network, self._best, self._means, optimizer = (
-            state_part(tensors, name, device) for name in ("network", "best", "mean", "optimizer")
-        )
-        self._put(network)
-        self._optimizer.load(optimizer)
-        self._restore_counters(facts)
-        self.scores = [float(value) for value in facts["scores"]]
+        with restoring(self.run.resume_path):
+            device = next(iter(self._weights.values())).device if self._weights else "cpu"
+            network, self._best, self._means, optimizer = (
+                state_part(tensors, name, device)
+                for name in ("network", "best", "mean", "optimizer")
+            )
+            self._put(network)
+            self._optimizer.load(optimizer)
+            self._restore_counters(facts)
+            self.scores = [float(value) for value in facts["scores"]]
         return True
 
 

@@ -13,7 +13,7 @@ import contextlib
 import html
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from elmore.elmo import Elmo
 
-__all__ = ["Run", "load_state", "save_state", "state_part"]
+__all__ = ["Run", "load_state", "restoring", "save_state", "state_part"]
 
 _FORMAT = FolderFormat(name="elmore-run", version=1, label="a training run", fix="check the path")
 _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
@@ -51,6 +51,8 @@ _OWN = {
 }
 # What reading a damaged folder raises; showing it must not.
 _DAMAGE = (ElmoreError, OSError, ValueError, KeyError, TypeError)
+# What restoring a state of other types, shapes or keys raises.
+_UNFIT = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RuntimeError)
 # Of an evaluation of a language model, in its repr.
 _SHOWN = ("perplexity", "without_unknown")
 # What is compared by its digest, which would mean nothing in a message.
@@ -200,7 +202,7 @@ class Run:
         found = []
         for number, line in enumerate(lines, 1):
             value = None
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 value = json.loads(line)
             if not isinstance(value, dict) or not isinstance(value.get("step"), int):
                 raise FormatError(
@@ -285,7 +287,9 @@ class Run:
     def _facts(self) -> dict[str, Any]:
         facts = read_json(self.path / "recipe.json")
         _FORMAT.check(facts, what=f"{self.path}/recipe.json")
-        if not isinstance(facts.get("recipe"), dict):
+        recipe = facts.get("recipe")
+        sections = recipe if isinstance(recipe, dict) else {"": None}
+        if not all(isinstance(v, dict) for name, v in sections.items() if name != "name"):
             raise FormatError(f"'{self.path}/recipe.json' has no recipe; check the path")
         return facts
 
@@ -333,6 +337,20 @@ def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     if states:
         raise ResumeError(f"no state in '{folder}' can be read ({problem}); start again elsewhere")
     return None
+
+
+@contextlib.contextmanager
+def restoring(folder: Path) -> Iterator[None]:
+    """Explain a state that cannot be restored: whoever edits one can change its digest too."""
+    try:
+        yield
+    except ElmoreError:
+        raise
+    except _UNFIT as error:
+        raise ResumeError(
+            f"the state in '{shown(folder, 120)}' does not fit the run ({shown(repr(error), 80)}); "
+            "start again elsewhere"
+        ) from error
 
 
 def state_part(

@@ -48,7 +48,7 @@ from elmore.training.optimizers import (
     make_optimizer,
     sum_rows,
 )
-from elmore.training.run import Run, load_state, save_state, state_part
+from elmore.training.run import Run, load_state, restoring, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
 
 __all__ = ["LmTrainer"]
@@ -297,24 +297,25 @@ class LmTrainer(Trainable):
         if loaded is None:
             return False
         tensors, facts = loaded
-        if "finished" in tensors:
-            self.start_from(read_checkpoint(self.run.checkpoint_path))
-        else:
-            with torch.no_grad():
-                for name, weight in self._weights().items():
-                    # In place: the objective and a tied softmax hold these very tensors.
-                    weight.copy_(tensors[name])
-        device = self.softmax_bias.device
-        self.optimizer.load(state_part(tensors, "optimizer", device))
-        if self.recipe.schedule.average:
-            self._means = state_part(tensors, "mean", device)
-        if "carried/hidden" in tensors:
-            hidden, cell = (
-                tensors[f"carried/{key}"][self.group.rank] for key in ("hidden", "cell")
-            )
-            self._carried = BiLmState(hidden.to(device), cell.to(device))
-        self._restore_counters(facts)
-        self.batches.restore(facts["cursor"])
+        with restoring(self.run.resume_path):
+            if "finished" in tensors:
+                self.start_from(read_checkpoint(self.run.checkpoint_path))
+            else:
+                with torch.no_grad():
+                    for name, weight in self._weights().items():
+                        # In place: the objective and a tied softmax hold these very tensors.
+                        weight.copy_(tensors[name])
+            device = self.softmax_bias.device
+            self.optimizer.load(state_part(tensors, "optimizer", device))
+            if self.recipe.schedule.average:
+                self._means = state_part(tensors, "mean", device)
+            if "carried/hidden" in tensors:
+                hidden, cell = (
+                    tensors[f"carried/{key}"][self.group.rank] for key in ("hidden", "cell")
+                )
+                self._carried = BiLmState(hidden.to(device), cell.to(device))
+            self._restore_counters(facts)
+            self.batches.restore(facts["cursor"])
         return True
 
     def _use_vectors(self, path: Path) -> None:
