@@ -101,3 +101,19 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     assert check.text.endswith("; missing: ray (ray)")
     assert "sklearn" in check.facts["installed"]
     assert not {"all", "ray", "dev"} & set(check.facts["installed"])
+
+
+def test_the_speed_is_that_of_one_thread(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch uses two at most, so that a machine with many would seem slow."""
+    monkeypatch.setattr(doctor, "_SECONDS", 0.0)
+    monkeypatch.setattr(doctor, "_answers", lambda _: True)
+    used: list[int | None] = []
+    engine = doctor.Engine
+
+    def recorded(checkpoint: Any, compute: Any) -> Any:
+        used.append(compute.threads)
+        return engine(checkpoint, compute)
+
+    monkeypatch.setattr(doctor, "Engine", recorded)
+    cli("doctor")
+    assert used[-1] == 1

@@ -58,6 +58,10 @@ def test_the_token(closed: TestClient, value: str | bytes | None, status: int) -
     assert closed.get("/v1/models", headers=twice).status_code == 401
 
 
+def test_the_token_is_not_shown() -> None:
+    assert "hunter2" not in repr(Settings(token="hunter2"))
+
+
 def test_probes_and_page_need_no_token(closed: TestClient) -> None:
     for path in ("/health", "/ready", "/", "/page.js", "/openapi.json"):
         assert closed.get(path).status_code == 200
