@@ -10,17 +10,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 
-__all__ = [
-    "Activation",
-    "BiLmConfig",
-    "ComputePrecision",
-    "LstmConfig",
-    "Precision",
-    "TokenEncoderConfig",
-    "count_parameters",
-    "weight_shapes",
-]
-
 Activation = Literal["relu", "tanh"]
 # How the weights of a model are stored, and computed with on the CPU.
 Precision = Literal["float32", "float16", "int8"]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LIMITS", "Limits"]
-
 _KIB = 1 << 10
 _MIB = 1 << 20
 _GIB = 1 << 30

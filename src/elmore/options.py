@@ -16,23 +16,6 @@ from elmore.base.messages import ProgressOption
 from elmore.config import ComputePrecision
 from elmore.errors import ConfigError
 
-__all__ = [
-    "BATCH_TOKENS",
-    "Compute",
-    "ComputeOptions",
-    "Fetch",
-    "LayerChoice",
-    "Output",
-    "OutputOptions",
-    "Pooling",
-    "Start",
-    "StoredType",
-    "StreamOptions",
-    "TextOptions",
-    "TokenOptions",
-    "check_counts",
-]
-
 # "mean", "top", the number of a layer, or one weight per layer.
 LayerChoice = Literal["mean", "top"] | int | Sequence[float]
 Pooling = Literal["mean", "max", "first", "last", "sif"]

@@ -19,19 +19,6 @@ from elmore.base.messages import printable, spreadsheet_safe
 from elmore.base.optional import require
 from elmore.errors import ConfigError
 
-__all__ = [
-    "PICTURES",
-    "TABLES",
-    "Report",
-    "Reported",
-    "Row",
-    "Value",
-    "aligned",
-    "check_picture",
-    "check_suffix",
-    "save_figure",
-]
-
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
 _FORMATS = ("svg", "png", "pdf")

@@ -22,8 +22,6 @@ from elmore.language_model.predictions import LanguageModel
 from elmore.report import Report, Row
 from elmore.text.reading import json_records
 
-__all__ = ["Blimp", "Pair", "read_pairs"]
-
 _DIRECTIONS = ("forward", "backward", "both")
 # Pairs computed together: enough predictions to keep the product with the softmax busy.
 _AT_ONCE = 256

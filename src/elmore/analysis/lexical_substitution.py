@@ -23,8 +23,6 @@ from elmore.report import Report
 from elmore.text.reading import json_records
 from elmore.text.tokenizer import Sentence
 
-__all__ = ["LexicalSubstitution", "SubstitutionItem", "gap", "read_items"]
-
 
 class SubstitutionItem(NamedTuple):
     """A word in a sentence, and what people would put in its place."""

@@ -27,8 +27,6 @@ from elmore.senses.indexing import build_index
 from elmore.text.reading import numbered_lines
 from elmore.text.word_vectors import read_word_vectors
 
-__all__ = ["Neighbors"]
-
 # Words around a hit that are shown.
 _CONTEXT = 9
 # Uses of a word that are kept: all of them.

@@ -29,8 +29,6 @@ from elmore.tasks.data.columns import TagKind, read_conllu
 from elmore.text.records import TaggedSentence
 from elmore.text.word_vectors import WordVectors
 
-__all__ = ["Fitted", "Pos", "fit"]
-
 _logger = logging.getLogger(__name__)
 _FILES = ("train", "dev", "test")
 # From strong to weak: each fit starts from the one before.

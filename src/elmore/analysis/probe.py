@@ -18,8 +18,6 @@ from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["LayerProbe", "Views", "layer_views", "percent", "random_model"]
-
 # Layers to measure, with their names.
 Views = list[tuple[str, LayerChoice]]
 

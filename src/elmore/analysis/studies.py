@@ -28,8 +28,6 @@ from elmore.training.bilm.recipe import MISSING
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["LayerWeighting", "Mixes", "Placement", "SampleSize", "TaskStudy", "Variant"]
-
 _SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
 # Small samples are given more epochs, so that they see about as many examples; within reason.
 _MAX_EPOCHS = 10

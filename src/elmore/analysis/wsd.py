@@ -34,8 +34,6 @@ from elmore.text.reading import json_records, numbered_lines
 from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import WordVectors
 
-__all__ = ["Wsd", "read_wsd"]
-
 _TRAINING = "semcor"
 # The order of the literature; other sets follow by name.
 _SETS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")

@@ -25,16 +25,6 @@ from filelock import FileLock, Timeout
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError
 
-__all__ = [
-    "atomic_file",
-    "atomic_folder",
-    "atomic_path",
-    "check_folder",
-    "finish_file",
-    "locked",
-    "write_error",
-]
-
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{12}\.old")  # a folder while `atomic_folder` replaces it
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}

@@ -24,18 +24,6 @@ from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import FormatError, InputError
 
-__all__ = [
-    "Errors",
-    "decompressed",
-    "invalid_utf8",
-    "long_line",
-    "open_checked",
-    "open_text",
-    "read_lines",
-    "sha256_file",
-    "sha256_stream",
-]
-
 # What to do with a line that is not UTF-8: raise, put U+FFFD, or leave the line out.
 Errors: TypeAlias = Literal["strict", "replace", "skip"]
 

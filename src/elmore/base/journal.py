@@ -27,8 +27,6 @@ from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError
 
-__all__ = ["FinishedFile", "JournalFolder"]
-
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
 
 

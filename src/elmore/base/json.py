@@ -38,19 +38,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.limits import LIMITS
 
-__all__ = [
-    "BelowOne",
-    "Count",
-    "Fraction",
-    "NonNegative",
-    "Positive",
-    "Whole",
-    "from_json",
-    "json_digest",
-    "parse_json",
-    "read_json",
-]
-
 # Numbers of recipes, manifests and configs, with their bounds. TOML can say inf and nan.
 _LARGEST = 1e308
 Whole = Annotated[int, Meta(ge=0)]

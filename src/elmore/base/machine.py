@@ -9,8 +9,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["allowed_processors", "available_threads", "give_back_memory", "peak_memory"]
-
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 
 

@@ -12,9 +12,6 @@ from elmore.base.json import read_json
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 
-__all__ = ["FolderFormat", "check_file", "check_size", "check_sum", "file_entries"]
-
-
 # What `owns` reads: the largest is that of a corpus, with 26,000 shards in 4 MiB.
 _MANIFEST_BYTES = 1 << 27
 

@@ -13,24 +13,6 @@ from typing import Any, Protocol
 
 from elmore.errors import ConfigError
 
-__all__ = [
-    "SILENT",
-    "Progress",
-    "ProgressOption",
-    "is_watched",
-    "make_bar",
-    "printable",
-    "progress_of",
-    "readable_bytes",
-    "readable_time",
-    "say",
-    "shown",
-    "size_of",
-    "spreadsheet_safe",
-    "wants_colour",
-    "wants_reports",
-]
-
 # What a terminal obeys instead of printing it: control characters of ASCII and Latin-1, line
 # separators, and the marks that turn the direction of the text around them.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -10,8 +10,6 @@ from typing import Any
 
 from elmore.errors import MissingExtra
 
-__all__ = ["lazy_names", "missing_extra", "require"]
-
 # Plain `torch` brings gigabytes of CUDA on Linux, which a laptop has no use for.
 _CPU_BUILD = (
     "; without a GPU, first `pip install torch --index-url https://download.pytorch.org/whl/cpu`"

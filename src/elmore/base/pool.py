@@ -21,8 +21,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from elmore.errors import ConfigError, ElmoreError
 
-__all__ = ["Pool", "Worker"]
-
 _MAX_WORKERS = 61 if sys.platform == "win32" else 4096  # what the system can wait for at once
 
 

@@ -21,8 +21,6 @@ from elmore.errors import InputError
 from elmore.text.reading import Counts
 from elmore.text.records import Text, as_text
 
-__all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input"]
-
 
 def embed_files(
     inputs: Sequence[str | Path],

@@ -25,8 +25,6 @@ from elmore.text.reading import Counts, Errors, TextFiles
 from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
 
-__all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
-
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
 

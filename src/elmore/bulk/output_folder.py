@@ -28,17 +28,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, ResumeError
 from elmore.text.reading import Counts
 
-__all__ = [
-    "MANIFEST",
-    "BulkResult",
-    "ShardRecord",
-    "check_manifest",
-    "check_same_run",
-    "finish",
-    "opened",
-    "resume",
-]
-
 _AGAIN = "pass overwrite=True (--force) to start again"
 _FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
 MANIFEST = "manifest.json"

@@ -28,8 +28,6 @@ from elmore.base.optional import missing_extra
 from elmore.cli.console import one_line
 from elmore.errors import ConfigError, ElmoreError
 
-__all__ = ["VERBS", "cli", "main"]
-
 # Headings of `elmore --help`, with the verbs below them and what each does.
 VERBS: dict[str, dict[str, str]] = {
     "Vectors": {

@@ -12,8 +12,6 @@ from elmore.compute.matrix import Array
 from elmore.compute.native import aligned, native, pointer
 from elmore.errors import NativeError
 
-__all__ = ["FilterTables", "character_tables", "constant_tail", "groups_by_length"]
-
 Ids = NDArray[np.int32] | NDArray[np.int64]
 
 # Words whose windows are computed at one go: the windows of the widest published filter (1,024

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from elmore.config import BiLmConfig, weight_shapes
 
-__all__ = ["initial_weights"]
-
 Array = NDArray[np.float32]
 
 # The gate of a highway layer starts nearly closed, so that the features pass unchanged.

@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 
 from elmore.compute.native import aligned, aligned_bytes, native, pointer, workspace
 
-__all__ = [
-    "KINDS",
-    "Array",
-    "Matrix",
-    "Stored",
-    "dequantize",
-    "exact_product",
-    "quantize",
-    "quantize_rows",
-]
-
 Array = NDArray[np.float32]
 
 # Numbers of the kinds in native/panels.h.

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, NativeError
 
-__all__ = ["Native", "aligned", "aligned_bytes", "native", "pointer", "workspace"]
-
 _local = threading.local()
 # Bytes of a cache line.
 _LINE = 64

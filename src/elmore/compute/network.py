@@ -27,8 +27,6 @@ from elmore.compute.recurrence import (
 )
 from elmore.config import BiLmConfig
 
-__all__ = ["BiLmArrays", "LstmState", "Reader", "Runner", "in_turn"]
-
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 # Gives the numbers of a weight by its name in `config.weight_shapes`.

@@ -16,16 +16,6 @@ from elmore.compute.matrix import Array, Matrix
 from elmore.compute.native import native, pointer, workspace
 from elmore.errors import NativeError
 
-__all__ = [
-    "FORGET_BIAS",
-    "TABLE_BYTES",
-    "Clips",
-    "Packing",
-    "activate_gates",
-    "run_steps",
-    "step_chunks",
-]
-
 Ints = NDArray[np.int64]
 
 # Added to the forget gate at run time, as TensorFlow's LSTMCell does; it is in no file.

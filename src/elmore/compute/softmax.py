@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from elmore.compute.matrix import Array, Matrix, Stored, quantize
 from elmore.compute.native import aligned, native, pointer, workspace
 
-__all__ = ["Likeliest", "LogSoftmax", "log_sum"]
-
 Logs = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -18,8 +18,6 @@ from elmore.base.machine import available_threads
 from elmore.compute.native import native
 from elmore.errors import ConfigError
 
-__all__ = ["Workers", "one_blas_thread"]
-
 Result = TypeVar("Result")
 
 # OpenBLAS, as numpy's wheels bundle it and as systems have it.

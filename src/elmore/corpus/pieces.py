@@ -31,16 +31,6 @@ from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.safetensors_files import read_safetensors
 from elmore.text.reading import Counts, Reading
 
-__all__ = [
-    "KEYS",
-    "Piece",
-    "inspect_files",
-    "make_piece",
-    "merge",
-    "open_pool",
-    "tokenize_block",
-]
-
 KEYS = 1 << 62  # keys and hashes of documents are below this number
 Bounds = tuple[int, int]  # the upper one is exclusive
 _SMALL_CORPUS = 1 << 20  # bytes; not worth starting processes

@@ -59,8 +59,6 @@ from elmore.text.reading import Errors, Reading
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["prepare"]
-
 _log = logging.getLogger(__name__)
 _VERSION = 2  # of what pieces look like and where blocks end
 _NAMES = re.compile(r"piece-\d{6,}\.safetensors|shards-[0-9a-f]{16}")

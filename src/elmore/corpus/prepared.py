@@ -35,23 +35,6 @@ from elmore.text.characters import DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 
-__all__ = [
-    "COUNTS",
-    "HELDOUT",
-    "MANIFEST",
-    "VOCABULARY",
-    "Part",
-    "Prepared",
-    "Shard",
-    "is_prepared",
-    "offsets",
-    "read_shard",
-    "shard_tensors",
-    "type_tensors",
-    "write_manifest",
-    "write_shard",
-]
-
 MANIFEST, VOCABULARY, COUNTS = "prepared.json", "vocab.txt", "counts.tsv"
 HELDOUT = "heldout.safetensors"
 _AGAIN = "prepare or copy it again"

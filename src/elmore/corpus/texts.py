@@ -20,21 +20,6 @@ from elmore.base.json import json_digest
 from elmore.base.messages import shown
 from elmore.errors import InputError
 
-__all__ = [
-    "BLOCK_BYTES",
-    "LINES_PER_DOCUMENT",
-    "Block",
-    "Position",
-    "Segment",
-    "TextFile",
-    "describe_files",
-    "expand_inputs",
-    "find_documents",
-    "input_paths",
-    "inspect_file",
-    "read_blocks",
-]
-
 LINES_PER_DOCUMENT = 100  # in files without blank lines
 BLOCK_BYTES = 1 << 21  # of text, handed to one worker: about 400,000 tokens of English
 # Longer documents are cut at the end of a line, so that memory stays bounded.

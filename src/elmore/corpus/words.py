@@ -15,8 +15,6 @@ from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 
-__all__ = ["VocabularyChoice", "WordCounts", "read_counts"]
-
 # Counting more distinct words than this takes over half a gigabyte.
 _MAX_TYPES = 5_500_000
 _SPECIALS = (BEGIN, END, UNKNOWN)

@@ -23,8 +23,6 @@ from elmore.text.tokenizer import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["Centroid", "first_centres", "k_means", "sense_centroids", "word_centroids"]
-
 Array = NDArray[np.float32]
 # Of the uses that are in memory at once.
 _MOST_BYTES = 4 << 30

@@ -16,8 +16,6 @@ from elmore.embedding.stateful import burn_in_text
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Compute
 
-__all__ = ["CERTIFICATE", "certified", "certify", "fixed_text"]
-
 # Key in `Checkpoint.notes`.
 CERTIFICATE = "certificate"
 # Long words, other scripts and repeats, so that every part of a model is used.

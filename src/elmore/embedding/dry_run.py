@@ -26,8 +26,6 @@ from elmore.text.tokenizer import Sentence, tokenize
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["DryRun", "dry_run"]
-
 _HTML = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 # Written without spaces between words: a tokenizer for English makes one token of a sentence.
 _UNSPACED = frozenset("CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN".split())

@@ -24,8 +24,6 @@ from elmore.text.batching import Batch, TokenIndexer
 if TYPE_CHECKING:
     from elmore.nn.bilm import BiLm
 
-__all__ = ["MAX_TOKENS", "Engine", "find_device"]
-
 # Seconds of work below which a thread does everything itself, and how many multiplications of few
 # rows a thread does per second (benchmarks/embed.py). Handing work over costs about 0.1 ms, and
 # nothing waits for a thread that does not come (`Workers.share`).

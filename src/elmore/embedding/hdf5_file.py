@@ -24,8 +24,6 @@ from elmore.base.messages import shown
 from elmore.embedding.vector_files import Record, Settings, stored, utf8
 from elmore.errors import ConfigError
 
-__all__ = ["write"]
-
 _INDEX = "sentence_to_index"
 
 _MAX_LINES = 1_000_000

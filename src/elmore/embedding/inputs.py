@@ -11,8 +11,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.text.tokenizer import Sentence
 
-__all__ = ["as_list", "check_listed", "kind_of", "sentence_from_tokens", "sentences_of"]
-
 _FOR_TEXT = "leave out tokenized=True"
 
 

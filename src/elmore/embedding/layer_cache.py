@@ -27,8 +27,6 @@ from elmore.errors import ConfigError, ElmoreError
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["MAX_BYTES", "CachedLayers", "LayerCache", "cache_folder"]
-
 # SemCor through the published large model takes 5 GB.
 MAX_BYTES = 16 << 30
 # Tokens that are turned into float32 at a time when a complete text is read.

@@ -25,8 +25,6 @@ from elmore.base.optional import require
 from elmore.embedding.vector_files import Record, Settings, stored, utf8
 from elmore.options import StoredType
 
-__all__ = ["VectorColumns", "write"]
-
 # Bytes of vectors in a row group; a reader holds one at a time.
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 16_384

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from elmore.embedding.results import Array, unit
 from elmore.errors import ConfigError
 
-__all__ = ["Hits", "largest", "search"]
-
 # Rows of a block: its cosines with as many queries take 16 MB.
 _BLOCK = 2048
 

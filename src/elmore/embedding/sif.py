@@ -22,8 +22,6 @@ from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Whitening
 from elmore.text.tokenizer import Sentence
 
-__all__ = ["N_WORDS", "Sif"]
-
 # The constant a of the paper; SNLI retrieval changed by less than a point from 1e-4 to 1e-3.
 _SMOOTHING = 1e-3
 # Words whose token layer gives mean and covariance; they cover some 95 % of English text.

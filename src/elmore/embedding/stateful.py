@@ -16,8 +16,6 @@ from elmore.errors import ConfigError
 from elmore.formats.checkpoint import StartState
 from elmore.text.tokenizer import Sentence
 
-__all__ = ["Stream", "burn_in", "burn_in_text"]
-
 _TEXT = Path(__file__).parent.parent / "data" / "burn_in.txt"
 
 

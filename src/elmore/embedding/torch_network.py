@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from elmore.nn.bilm import BiLm
 
-__all__ = ["BiLmTensors", "build_bilm"]
-
 Array = NDArray[np.float32]
 Ints = NDArray[np.int64]
 

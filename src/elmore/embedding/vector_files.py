@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 
     from elmore.options import StoredType
 
-__all__ = [
-    "VECTOR_FORMATS",
-    "Record",
-    "Settings",
-    "check_format",
-    "stored",
-    "utf8",
-    "write_vectors",
-]
-
 # Each with the suffixes that mean it; the first is that of shards.
 VECTOR_FORMATS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".json", ".txt"),

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from elmore.text.batching import Batch
 
-__all__ = ["WordCache"]
-
 Array = NDArray[np.float32]
 
 # Bytes of one of the two generations; 13,000 words of the original model, 33,000 of the small.

@@ -21,8 +21,6 @@ from elmore.formats.containers.sources import Source
 from elmore.formats.containers.torch_files import read_state_dict
 from elmore.text.characters import ByteAlphabet
 
-__all__ = ["NAME", "read", "sniff"]
-
 NAME = "allennlp-archive"
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -30,8 +30,6 @@ from elmore.formats.containers.hdf5_files import open_hdf5
 from elmore.formats.containers.sources import HDF5_SUFFIXES, Source
 from elmore.text.characters import ByteAlphabet
 
-__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
-
 NAME = "allennlp"
 # How the datasets of an LSTM start, in models of two directions and of one.
 _LSTM = ("RNN_", "rnn/")

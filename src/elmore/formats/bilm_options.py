@@ -15,19 +15,6 @@ from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = [
-    "N_CHARACTERS",
-    "Section",
-    "config_from_options",
-    "find_options",
-    "find_vocabulary",
-    "options_from_config",
-    "options_from_shapes",
-    "read_languages",
-    "read_options",
-    "read_vocabulary",
-]
-
 _META = "meta.json"
 # Rows of the array. Options say 261 in training and 262 for inference, so the key is not trusted.
 N_CHARACTERS = 261

@@ -23,18 +23,6 @@ from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
 from elmore.text.characters import ByteAlphabet
 
-__all__ = [
-    "Link",
-    "LstmNames",
-    "by_dataset",
-    "check_arrays",
-    "dump_names",
-    "linked_weights",
-    "links",
-    "read_bilm",
-    "torch_links",
-]
-
 Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 # Names of kernel, bias and projection of each (direction, layer).

@@ -16,17 +16,6 @@ from elmore.formats.bilm_options import find_options, find_vocabulary
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, files_source, folder_source
 
-__all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "Format",
-    "ModelPath",
-    "detect",
-    "formats",
-    "open_path",
-    "open_source",
-]
-
 # A name or path, or the files (options, weights[, vocabulary[, softmax]]).
 ModelPath = str | Path | tuple[str | Path, ...]
 

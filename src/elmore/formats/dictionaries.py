@@ -10,8 +10,6 @@ from elmore.errors import FormatError, InputError
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 
-__all__ = ["read_dictionary"]
-
 # The original reader strips this symbol as white space and then takes the empty line for it.
 _IDEOGRAPHIC_SPACE = "\u3000"
 

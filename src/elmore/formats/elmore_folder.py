@@ -47,8 +47,6 @@ from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
-__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
-
 NAME = "folder"
 
 _AGAIN = "copy the folder again"

@@ -26,8 +26,6 @@ from elmore.formats.dictionaries import read_dictionary
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 
-__all__ = ["NAME", "PUBLISHED", "read", "sniff"]
-
 NAME = "manylangs"
 
 Array = NDArray[np.float32]

@@ -27,8 +27,6 @@ from elmore.formats.containers.sources import Source
 from elmore.formats.containers.tf_bundles import find_prefixes, open_bundle
 from elmore.limits import LIMITS
 
-__all__ = ["NAME", "read", "sniff"]
-
 NAME = "tensorflow"
 
 Shapes = Mapping[str, tuple[int, ...]]

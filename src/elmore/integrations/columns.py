@@ -35,14 +35,6 @@ from elmore.text.tokenizer import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = [
-    "ColumnEmbedder",
-    "ColumnJob",
-    "ColumnOptions",
-    "Kind",
-    "column_kind",
-]
-
 # What a column holds: texts to be split into tokens, or lists of tokens.
 Kind = Literal["text", "tokens"]
 # Vectors in a table that is handed on; what a worker holds in addition to its model and a window.

@@ -29,8 +29,6 @@ from elmore.training.run import Run
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["model_card", "push_to_hub"]
-
 _CARD = "README.md"
 # What an elmore folder may hold; nothing else of a model's folder is ever sent.
 _FILES = ("config.json", "model.safetensors", "vocab.txt", "characters.dic", "manifest.json")

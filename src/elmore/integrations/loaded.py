@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from elmore.elmo import Elmo
     from elmore.tasks.own.light import LightTagger
 
-__all__ = ["load_once", "tagger_once"]
-
 # A pipeline uses one model, a comparison two or three; the largest published one takes 0.4 GB.
 _MAX_MODELS = 3
 

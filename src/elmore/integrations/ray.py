@@ -37,8 +37,6 @@ from elmore.integrations.columns import (
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-__all__ = ["BATCH_ROWS", "embed_dataset", "embed_parquet"]
-
 # One window of a stream: sorted by length, these fill batches of nearly equal sentences.
 BATCH_ROWS = 1024
 # A row group of a Parquet file (an Arrow fragment), and the schema to read it with.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from elmore.options import LayerChoice, Pooling, Start
     from elmore.text.segmenter import Tokenizer
 
-__all__ = ["ElmoVectorizer"]
-
 Array = NDArray[np.float32]
 
 

@@ -25,8 +25,6 @@ from spacy.util import minibatch  # noqa: E402
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["ElmoComponent", "TaggerComponent", "add_hooks", "make_component", "make_tagger"]
-
 Array = NDArray[np.float32]
 _UNIVERSAL = frozenset(
     "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()

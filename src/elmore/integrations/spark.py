@@ -24,8 +24,6 @@ from elmore.integrations.columns import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["arrow_function", "embed_dataframe", "embed_udf"]
-
 
 def embed_dataframe(df: DataFrame, **options: Unpack[ColumnOptions]) -> DataFrame:
     """Add columns of vectors to a DataFrame; the work is done when it is consumed.

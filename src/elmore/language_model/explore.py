@@ -22,16 +22,6 @@ from elmore.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = [
-    "ChosenUses",
-    "Exploration",
-    "choose_uses",
-    "describe_uses",
-    "explore",
-    "page_file",
-    "sense_words",
-]
-
 _FOLDER = Path(__file__).parents[1] / "serve" / "page"
 _DOCS = "https://elmore-nlp.github.io/elmore/"
 _LINK, _SCRIPT = '<link rel="stylesheet" href="page.css">', '<script src="page.js"></script>'

@@ -20,15 +20,6 @@ from elmore.text.tokenizer import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = [
-    "PlacePredictor",
-    "check_places",
-    "next_words",
-    "previous_words",
-    "substitutes",
-    "substitutes_at",
-]
-
 # Places whose sentences are computed together.
 _PLACES = 512
 

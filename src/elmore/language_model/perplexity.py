@@ -18,15 +18,6 @@ from elmore.text.batching import plan_batches
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = [
-    "Perplexity",
-    "headline",
-    "mean_perplexity",
-    "misleading",
-    "perplexity",
-    "tally",
-]
-
 # A larger share of unknown words makes the perplexity of all words say little: <UNK> is one
 # frequent word, and easy to predict.
 _MAX_UNKNOWN = 0.1

@@ -24,8 +24,6 @@ from elmore.text.tokenizer import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["SentenceScore", "pipe_scores", "score"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SentenceScore:

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from elmore.embedding.results import LayerChoice, SentenceLayers, cosine, layer_weights
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["Use", "WordUses", "find_uses", "repeated_words", "shared_word", "word_uses"]
-
 
 class Use(NamedTuple):
     """Where a word is: the number of a sentence, and of a token in it."""

@@ -17,8 +17,6 @@ from elmore.nn.charcnn import Affine, TokenEncoder
 from elmore.nn.lstm import Packing, ProjectedLstm, mixed_layers, walk
 from elmore.text.batching import Batch
 
-__all__ = ["BiLm", "BiLmState", "TensorBatch", "first_rows", "initialise", "store_rows"]
-
 
 class BiLmState(NamedTuple):
     """`compute.network.LstmState` as tensors; attributes as there."""

@@ -15,8 +15,6 @@ from torch.autograd.function import once_differentiable
 from elmore.compute.charcnn import groups_by_length
 from elmore.config import BiLmConfig
 
-__all__ = ["Affine", "TokenEncoder", "convolve"]
-
 
 class TokenEncoder(nn.Module):
     """Words to vectors by characters, by a word table, or by both side by side.

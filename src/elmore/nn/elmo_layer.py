@@ -12,8 +12,6 @@ from elmore.errors import ConfigError
 from elmore.nn.bilm import BiLm, TensorBatch
 from elmore.text.batching import TokenIndexer
 
-__all__ = ["ElmoLayer", "LayerNorm", "ScalarMix", "mix", "normalise", "without_markers"]
-
 LayerNorm = Literal["sentence", "batch"]
 
 # AllenNLP's guard against a zero variance.

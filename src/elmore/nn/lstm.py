@@ -16,8 +16,6 @@ from elmore.config import LstmConfig
 from elmore.nn.charcnn import Affine
 from elmore.nn.lstm_steps import LstmSteps, lstm_steps
 
-__all__ = ["Packing", "ProjectedLstm", "last_rows", "mixed_layers", "walk"]
-
 
 @dataclass(frozen=True, slots=True)
 class Packing:

@@ -18,8 +18,6 @@ from elmore.compute.native import native
 from elmore.compute.recurrence import Clips
 from elmore.errors import NativeError
 
-__all__ = ["LstmSteps", "activate_gates", "differentiate_gates", "lstm_steps"]
-
 
 class _Kept(NamedTuple):
     """What the backward pass needs of each packed row besides the activated gates."""

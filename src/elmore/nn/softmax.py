@@ -18,18 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = [
-    "LossResult",
-    "Negatives",
-    "RowGradient",
-    "SoftmaxLoss",
-    "adaptive_softmax",
-    "draw_negatives",
-    "full_softmax",
-    "log_likelihoods",
-    "sampled_softmax",
-]
-
 # Numbers of logits that exist at once in the loss of the full softmax.
 _BLOCK = 16 << 20
 # The same in `log_likelihoods`, as rows and words: 4 MB stay in the cache through the four passes

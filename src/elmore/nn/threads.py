@@ -11,8 +11,6 @@ import torch
 
 from elmore.compute.workers import Workers
 
-__all__ = ["TorchWorkers", "one_thread"]
-
 Result = TypeVar("Result")
 
 

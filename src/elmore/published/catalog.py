@@ -17,21 +17,6 @@ from typing import Any, Literal, NamedTuple
 from elmore.errors import ModelNotFound
 from elmore.text.tokenizer import Convention
 
-__all__ = [
-    "BUNDLED",
-    "INCLUDED",
-    "Form",
-    "Published",
-    "PublishedFile",
-    "Tokenization",
-    "assumed_tokens",
-    "bundled_model",
-    "catalog",
-    "find_file",
-    "find_published",
-    "find_weights",
-]
-
 # Name of the bundled model that is used when none is named.
 BUNDLED = "english"
 

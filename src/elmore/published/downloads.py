@@ -24,8 +24,6 @@ from elmore.base.messages import ProgressOption, progress_of, shown
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["WrongChecksum", "digest", "download", "is_address"]
-
 _LOGGER = logging.getLogger(__name__)
 _BLOCK = 1 << 18
 _TIMEOUT = 10.0  # seconds without an answer or a byte

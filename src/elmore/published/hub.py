@@ -35,17 +35,6 @@ from elmore.options import Fetch
 from elmore.published.catalog import Published, PublishedFile, find_file
 from elmore.published.downloads import WrongChecksum, digest, download
 
-__all__ = [
-    "fetch_address",
-    "fetch_hugging_face",
-    "fetch_model",
-    "home",
-    "is_downloaded",
-    "is_hugging_face",
-    "is_offline",
-    "prune",
-]
-
 _LOGGER = logging.getLogger(__name__)
 _HUGGING_FACE = "hf://"
 _FETCH = Fetch()

@@ -16,8 +16,6 @@ from elmore.report import Report, Reported, Row
 from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
 
-__all__ = ["Changes", "SenseShare", "Shift", "WordChange", "compare", "prototype_shift"]
-
 Shares = NDArray[np.float64]
 # Distances that float32 cannot tell apart.
 _ROUNDING = 1e-6

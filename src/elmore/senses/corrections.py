@@ -27,8 +27,6 @@ from elmore.senses.groups import Grouping, WordSenses, sense_names
 if TYPE_CHECKING:
     from elmore.senses.index import Index, Rows
 
-__all__ = ["Step", "correct", "corrected", "corrections_file"]
-
 _Number = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _MAX_BYTES = 1 << 24
 

@@ -14,8 +14,6 @@ from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows
 
-__all__ = ["Measure", "collocates", "dispersion", "frequencies"]
-
 Measure = Literal["log_likelihood", "log_dice"]
 # What a logDice of words that only occur together is.
 _MOST_DICE = 14

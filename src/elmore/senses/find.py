@@ -18,8 +18,6 @@ from elmore.language_model.sense_vectors import Array, Place, SenseVectors, mark
 from elmore.report import TABLES, Report, Reported, Row
 from elmore.senses.index import Index, Rows, Use
 
-__all__ = ["Concordance", "Hit", "Sort", "find_similar", "find_uses", "read_place"]
-
 Sort = Literal["similarity", "left", "right", "text"]
 
 # Rows whose vectors exist as float32 at once, 1.6 MB at 192 dimensions. With 8192 rows each block

@@ -20,18 +20,6 @@ from elmore.senses.index import Index, Rows, Use
 from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import write_word_vectors
 
-__all__ = [
-    "Grouping",
-    "Sense",
-    "WordSenses",
-    "find_senses",
-    "group_vectors",
-    "principal_axes",
-    "rand_index",
-    "save_senses",
-    "sense_names",
-]
-
 Groups = NDArray[np.int64]
 # Of uses that decide how many groups there are: all pairs of them are compared.
 _MOST_USES = 1500

@@ -69,8 +69,6 @@ if TYPE_CHECKING:
     from elmore.senses.find import Concordance, Sort
     from elmore.senses.groups import WordSenses
 
-__all__ = ["Index", "Use"]
-
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _T = TypeVar("_T")

@@ -62,8 +62,6 @@ from elmore.text.reading import Counts
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.tokenizer import Sentence
 
-__all__ = ["CANDIDATES", "build_index"]
-
 Rows = NDArray[np.int64]
 # First and last token of a use.
 Span = tuple[int, int]

@@ -17,8 +17,6 @@ from elmore.senses.change import Changes, compare
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Rows, Use
 
-__all__ = ["Trend", "Trends", "compare_periods", "sense_shares"]
-
 Shares = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from elmore.senses.groups import WordSenses
     from elmore.senses.periods import Trends
 
-__all__ = ["draw_change", "draw_find", "draw_senses", "draw_trends"]
-
 # Apart for every kind of sight (Okabe and Ito).
 _COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),

@@ -28,8 +28,6 @@ from elmore.serve.metrics import Metrics
 from elmore.serve.routes import Routes
 from elmore.serve.settings import Settings
 
-__all__ = ["make_app"]
-
 _BINARY = {"content": {NPZ: {"schema": {"type": "string", "format": "binary"}}}}
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 # Nothing in the files is loaded from elsewhere.

@@ -29,8 +29,6 @@ from elmore.serve.settings import Settings
 if TYPE_CHECKING:
     from elmore.text.tokenizer import Sentence
 
-__all__ = ["Batcher", "Item", "compute", "likely", "scores", "senses", "vectors"]
-
 _LOG = logging.getLogger(__name__)
 # Tokens that a request may put into a batch before it is the turn of the next one.
 _TURN = 512

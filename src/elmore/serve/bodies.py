@@ -31,21 +31,6 @@ from elmore.base.messages import shown
 if TYPE_CHECKING:
     from elmore.text.tokenizer import Sentence
 
-__all__ = [
-    "ERRORS",
-    "JSON",
-    "NPZ",
-    "Embedded",
-    "ServiceError",
-    "choose_type",
-    "encode_json",
-    "encode_vectors",
-    "error_response",
-    "json_response",
-    "number",
-    "on_error",
-]
-
 JSON = "application/json"
 NPZ = "application/x-npz"
 # Bytes of a response that are encoded and sent at once.

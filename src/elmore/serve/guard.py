@@ -26,8 +26,6 @@ from elmore.serve.bodies import ServiceError, error_response
 from elmore.serve.metrics import Metrics
 from elmore.serve.settings import Settings
 
-__all__ = ["Guard", "Reservation"]
-
 _LOG = logging.getLogger(__name__)
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 # Paths without a token: the page, which asks for it, and the health checks.

@@ -23,8 +23,6 @@ from elmore.serve.bodies import JSON, ServiceError, encode_json, json_response
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
 from elmore.serve.settings import Settings
 
-__all__ = ["IndexRoutes"]
-
 # Words that the page offers; all others can be asked for.
 _MAX_WORDS = 2000
 # Uses that one search may compare: about 0.4 s on one core.

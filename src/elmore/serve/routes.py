@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.tokenizer import Sentence
 
-__all__ = ["Routes"]
-
 Result = TypeVar("Result")
 # Work on the thread of the event loop delays every client. Above these sizes, another thread
 # tokenizes or encodes.

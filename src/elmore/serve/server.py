@@ -25,8 +25,6 @@ from elmore.senses.index import Index
 from elmore.serve.app import make_app
 from elmore.serve.settings import Settings
 
-__all__ = ["bind", "serve"]
-
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 1024
 # Files that the process may open while it serves, beyond those that are open when it starts.

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, fields
 
 from elmore.errors import ConfigError
 
-__all__ = ["Settings"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

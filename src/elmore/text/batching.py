@@ -12,8 +12,6 @@ from elmore.errors import ConfigError
 from elmore.text.characters import PADDING, Alphabet, DictionaryAlphabet
 from elmore.text.vocabulary import BEGIN, END, Vocabulary
 
-__all__ = ["Batch", "TokenIndexer", "plan_batches", "with_padding_as_words"]
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError
 
-__all__ = ["PADDING", "Alphabet", "ByteAlphabet", "DictionaryAlphabet"]
-
 # The raw ids of bilm-tf are the bytes 0..255 and five markers; for inference every id is one
 # higher, so that 0 is free to mark a padded position of the sentence.
 _BEGIN_SENTENCE, _END_SENTENCE, _BEGIN_WORD, _END_WORD, _PAD = 257, 258, 259, 260, 261

@@ -21,8 +21,6 @@ from elmore.errors import ConfigError, InputError
 from elmore.text.reading import numbered_lines
 from elmore.text.records import data_suffix, record_values, table_rows
 
-__all__ = ["Documents", "corpus_files", "read_documents", "read_metadata"]
-
 Mask = NDArray[np.bool_]
 _CORPUS, _FILE = "corpus", "file"
 _SUFFIXES = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".conllu")

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection
 from elmore.base.messages import shown
 from elmore.errors import ConfigError
 
-__all__ = ["expand", "is_pattern"]
-
 _LEMMA = "lemma:"
 # English endings, and what may have been there before them.
 _ENDINGS = (

@@ -15,21 +15,6 @@ from elmore.base.messages import shown
 from elmore.errors import InputError
 from elmore.limits import LIMITS
 
-__all__ = [
-    "Lines",
-    "TaggedSentence",
-    "Text",
-    "as_text",
-    "column_sentences",
-    "conllu_sentences",
-    "data_suffix",
-    "json_lines",
-    "record_texts",
-    "record_values",
-    "split_columns",
-    "table_rows",
-]
-
 # A text that is still to be split, or the tokens of a sentence.
 Text: TypeAlias = str | Sequence[str]
 Lines: TypeAlias = Iterator[tuple[int, str]]

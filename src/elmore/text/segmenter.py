@@ -11,8 +11,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.text.tokenizer import CONVENTIONS, Convention, Sentence, tokenize
 
-__all__ = ["Split", "Tokenizer", "is_convention", "sendable", "split_function", "tokenizer_name"]
-
 # A convention, "module:function", or a function that gives tokens or (token, start, end).
 Tokenizer: TypeAlias = str | Callable[[str], Any]
 Split: TypeAlias = Callable[[str], Sentence]

@@ -16,8 +16,6 @@ from typing import Final
 
 from elmore.text.tokenizer import ABBREVIATIONS, word_set
 
-__all__ = ["sentence_spans", "split_sentences"]
-
 _CLOSERS: Final = "\"'”’»›)\\]}」』）】》〉〕］｣"
 _OPENERS: Final = "\"'“‘«‹(\\[{「『（【《〈„‚¿¡*_–—•·-"
 # Devanagari, Urdu, Arabic, Armenian, Ethiopic, Khmer, Myanmar, Tibetan, Mongolian, Ol Chiki,

@@ -31,16 +31,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from elmore.errors import ConfigError, InputError
 
-__all__ = [
-    "ABBREVIATIONS",
-    "CONVENTIONS",
-    "Convention",
-    "Sentence",
-    "respell",
-    "tokenize",
-    "word_set",
-]
-
 Convention: TypeAlias = Literal["ptb", "billion-word", "unicode", "spaces"]
 CONVENTIONS: Final[tuple[Convention, ...]] = get_args(Convention)
 

@@ -16,8 +16,6 @@ from elmore.base.io import open_checked, read_lines
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["BEGIN", "END", "UNKNOWN", "USUAL", "Specials", "Vocabulary"]
-
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 
 # A vocabulary up to this size is read at once.

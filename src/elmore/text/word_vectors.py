@@ -22,8 +22,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.reading import numbered_lines
 
-__all__ = ["WordVectors", "is_binary", "read_word_vectors", "write_word_vectors"]
-
 # What the original word2vec and gensim call their binary files.
 _BINARY = ".bin"
 # The longest line of counts, and the longest word.

@@ -22,8 +22,6 @@ from elmore.errors import ConfigError
 from elmore.language_model.perplexity import headline
 from elmore.training.run import Run
 
-__all__ = ["Display", "LogReader", "TrainingProgress", "heldout_headline", "reporting"]
-
 # What gets the lines of the log.
 LogReader = Callable[[dict[str, Any]], object]
 TrainingProgress = LogReader | bool | None

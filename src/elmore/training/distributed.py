@@ -12,8 +12,6 @@ from elmore.embedding.engine import find_device
 from elmore.errors import ConfigError, ElmoreError
 from elmore.nn.softmax import RowGradient
 
-__all__ = ["Group", "join_group"]
-
 
 class Group:
     """The processes of a training; alone, every method is free.

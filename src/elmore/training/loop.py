@@ -18,8 +18,6 @@ from elmore.training.run import Run
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Cadence", "StepReport", "Stopped", "Trainable", "train"]
-
 
 class Stopped(ElmoreError):
     """A signal asked the training to stop; everything is saved."""

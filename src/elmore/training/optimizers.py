@@ -18,22 +18,6 @@ from torch import Tensor
 from elmore.nn.softmax import RowGradient
 from elmore.training.bilm.recipe import ScheduleRecipe
 
-__all__ = [
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "Muon",
-    "Optimizer",
-    "Update",
-    "clip_by_global_norm",
-    "is_lstm_matrix",
-    "learning_rate",
-    "make_optimizer",
-    "orthogonalize",
-    "plateau_factor",
-    "sum_rows",
-]
-
 
 class Update(NamedTuple):
     """A weight and its gradient.

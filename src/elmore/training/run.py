@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from elmore.elmo import Elmo
 
-__all__ = ["Run", "load_state", "restoring", "save_state", "state_part"]
-
 _FORMAT = FolderFormat(name="elmore-run", version=1, label="a training run", fix="check the path")
 _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 # Sections that may change when a run resumes: they do not affect what was learned.

@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["derive", "numpy_generator", "seeded", "torch_generator"]
-
 
 def derive(seed: int, *names: str | int) -> int:
     """A number of 63 bits that depends on the seed and on every name."""

@@ -23,8 +23,6 @@ from elmore.errors import ElmoreError, FormatError
 from elmore.formats.containers.sources import Source, SourceFile
 from elmore.limits import LIMITS
 
-__all__ = ["tar_source", "zip_source"]
-
 _CHUNK = 1 << 18  # bytes read at a time
 _HEADER = 1 << 13  # bytes of a tar's header at most
 _IN_MEMORY = 1 << 26  # larger members are decompressed into a temporary file

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 
-__all__ = ["FLOATS", "Arrays", "check_finite", "from_bytes", "item_size"]
-
 # Types that `floats` converts.
 FLOATS = ("float16", "float32", "float64", "bfloat16")
 _SEARCH = 1 << 20  # values checked at a time, to use little memory

@@ -21,8 +21,6 @@ from elmore.errors import FormatError
 from elmore.formats.containers.arrays import Arrays
 from elmore.limits import LIMITS
 
-__all__ = ["open_hdf5"]
-
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 
 

@@ -23,8 +23,6 @@ from elmore.errors import FormatError
 from elmore.formats.containers.arrays import item_size
 from elmore.limits import LIMITS
 
-__all__ = ["NumpyArray", "Storage", "Tensor", "read_storage", "unpickle"]
-
 _STORAGES = {
     "FloatStorage": "float32",
     "DoubleStorage": "float64",

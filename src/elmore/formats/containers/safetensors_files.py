@@ -25,8 +25,6 @@ from elmore.errors import ElmoreError, FormatError
 from elmore.formats.containers.arrays import Arrays
 from elmore.limits import LIMITS
 
-__all__ = ["read_safetensors", "write_safetensors"]
-
 # What we read and write; the format is little-endian.
 _TYPES = {
     "F16": "float16",

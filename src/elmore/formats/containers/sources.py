@@ -20,8 +20,6 @@ from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["HDF5_SUFFIXES", "Source", "SourceFile", "files_source", "folder_source"]
-
 HDF5_SUFFIXES = (".hdf5", ".h5")
 
 

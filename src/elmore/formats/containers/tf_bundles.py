@@ -24,8 +24,6 @@ from elmore.formats.containers.arrays import Arrays, from_bytes, item_size
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 
-__all__ = ["crc32c", "find_prefixes", "masked_crc32c", "open_bundle", "read_table"]
-
 # TensorFlow's numbers of the types that we read (types.proto).
 _TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 _FOOTER = 48

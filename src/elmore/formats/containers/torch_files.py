@@ -23,8 +23,6 @@ from elmore.formats.containers.pickles import NumpyArray, Storage, Tensor, read_
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 
-__all__ = ["read_array", "read_state_dict"]
-
 # The first two pickles of the older container.
 _MAGIC = 0x1950A86A20F9469CFC6C
 _VERSION = 1001

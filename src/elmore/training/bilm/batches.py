@@ -17,8 +17,6 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["LmBatch", "SentenceBatches", "Source"]
-
 Ints = NDArray[np.int64]
 
 

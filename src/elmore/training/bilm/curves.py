@@ -16,8 +16,6 @@ from elmore.report import check_picture, save_figure
 if TYPE_CHECKING:
     from elmore.training.run import Run
 
-__all__ = ["curve_html", "plot_run"]
-
 Line = dict[str, Any]  # of the log
 
 

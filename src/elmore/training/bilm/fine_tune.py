@@ -24,8 +24,6 @@ from elmore.training.run import Run
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-__all__ = ["fine_tune"]
-
 
 def fine_tune(
     model: Elmo | ModelPath,

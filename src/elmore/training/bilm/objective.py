@@ -18,8 +18,6 @@ from elmore.nn.lstm import walk
 from elmore.nn.softmax import RowGradient, SoftmaxLoss, log_likelihoods
 from elmore.training.bilm.batches import LmBatch
 
-__all__ = ["Objective", "StepResult"]
-
 Result = TypeVar("Result")
 
 

@@ -23,8 +23,6 @@ from elmore.training.distributed import Group
 from elmore.training.optimizers import is_lstm_matrix
 from elmore.training.run import Run
 
-__all__ = ["Plan", "curves", "expected_perplexity", "make_plan"]
-
 # At most; a slow model is measured for a few seconds only.
 _STEPS = 20
 _FLOAT = 4

@@ -20,8 +20,6 @@ from elmore.training.distributed import Group, join_group
 from elmore.training.loop import Cadence, Stopped, train
 from elmore.training.run import Run, load_state
 
-__all__ = ["finish_recipe", "pretrain", "start_run", "train_run"]
-
 
 def pretrain(
     data: Prepared | str | Path,

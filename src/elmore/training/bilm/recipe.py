@@ -24,25 +24,6 @@ from elmore.text.characters import ByteAlphabet
 if TYPE_CHECKING:
     from elmore.corpus.prepared import Prepared
 
-__all__ = [
-    "DEFAULT",
-    "MISSING",
-    "TASK_RECIPES",
-    "DataRecipe",
-    "LossRecipe",
-    "ModelRecipe",
-    "OptimizerRecipe",
-    "Recipe",
-    "RunRecipe",
-    "ScheduleRecipe",
-    "fitted_recipe",
-    "key",
-    "read_recipe",
-    "recipe_names",
-    "recipe_text",
-    "shipped_text",
-]
-
 # What to do about a missing key or section of a recipe, for messages.
 MISSING = "copy a recipe with `elmore pretrain --show-recipe laptop`"
 _FOLDER = Path(__file__).parent / "recipes"

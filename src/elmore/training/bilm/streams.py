@@ -21,8 +21,6 @@ from elmore.training.bilm.batches import LmBatch, SentenceBatches, Source
 from elmore.training.bilm.recipe import Recipe
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["MixedBatches", "StreamBatches", "WindowBatches", "heldout_batches", "make_batches"]
-
 Ints = NDArray[np.int64]
 
 

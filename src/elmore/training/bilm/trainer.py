@@ -51,8 +51,6 @@ from elmore.training.optimizers import (
 from elmore.training.run import Run, load_state, restoring, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
 
-__all__ = ["LmTrainer"]
-
 
 class LmTrainer(Trainable):
     """A biLM with its softmax, its optimizer and its place in the data.
