@@ -81,10 +81,11 @@ def test_fine_tune_reports_too(
     options: dict[str, Any] = {"recipe": small_recipe(), "tokenized": True, "threads": 1}
     lines: list[dict[str, Any]] = []
     fine_tune(tiny_folder, texts, tmp_path / "a", progress=lines.append, **options)
-    # What it starts from, and how long it will take.
-    assert re.search(r"fine-tuning .* on \d+ tokens: .* about .*", lines[0]["plan"])
-    assert lines[0]["step"] == 0
-    assert not any("plan" in line for line in lines[1:])
+    # What it starts from, before the first step; then how long it will take.
+    assert re.search(r"fine-tuning .* on \d+ tokens: .* tokens to read", lines[0]["plan"])
+    assert lines[0]["step"] == lines[1]["step"] == 0
+    assert lines[1]["plan"].startswith("about ")
+    assert not any("plan" in line for line in lines[2:])
     fine_tune(tiny_folder, texts, tmp_path / "b", progress=False, **options)
     assert capsys.readouterr().err == ""
     fine_tune(tiny_folder, texts, tmp_path / "c", **options)

@@ -106,10 +106,7 @@ def fine_tune(
     patience = ", less if it stops improving" if recipe.run.patience else ""
 
     def plan(speed: float) -> str:
-        return (
-            f"fine-tuning {shown(checkpoint.origin, 120)} on {data.n_tokens:,} tokens: {tokens:,} "
-            f"tokens to read, about {readable_time(tokens / speed)}{patience}"
-        )
+        return f"about {readable_time(tokens / speed)}{patience}"
 
     train_run(
         run,
@@ -121,6 +118,8 @@ def fine_tune(
         threads=threads,
         progress=progress,
         start=checkpoint,
+        announced=f"fine-tuning {shown(checkpoint.origin, 120)} on {data.n_tokens:,} tokens: "
+        f"{tokens:,} tokens to read",
     )
     return run
 

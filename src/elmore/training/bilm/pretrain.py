@@ -109,11 +109,12 @@ def train_run(
     threads: int | None,
     progress: TrainingProgress,
     start: Checkpoint | None,
+    announced: str | None = None,
 ) -> None:
     """Start or resume a run.
 
     `start` are weights to start from. `plan` says in words what a new run will do, from the tokens
-    per second of its first steps.
+    per second of its first steps; `announced` is reported before the first.
     """
     trainer = LmTrainer(recipe, run, prepared, seed, group, TorchWorkers(threads), start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -134,15 +135,17 @@ def train_run(
             around.log_steps, around.save_minutes, around.evaluate_tokens, around.patience
         )
         with one_thread(), reporting(progress if group.main else False, run.path) as read:
+            first = {"step": 0, "tokens": 0, "total": trainer.total()}
 
             def report(line: dict[str, Any]) -> None:
                 nonlocal planned
                 if not planned and plan is not None and "tokens_per_s" in line:
                     planned = True
-                    first = {"step": 0, "tokens": 0, "total": line["total"]}
                     read({**first, "plan": plan(line["tokens_per_s"])})
                 read(line)
 
+            if announced is not None and not planned:
+                read({**first, "plan": announced})
             try:
                 train(trainer, run, cadence, main=group.main, report=report, agree=group.any)
             except Stopped:
