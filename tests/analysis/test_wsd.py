@@ -13,6 +13,7 @@ from slow_language_model import load_both
 from elmore.analysis import Wsd
 from elmore.analysis.wsd import _choose, read_wsd
 from elmore.errors import ConfigError, InputError
+from elmore.report import Report
 
 rng = np.random.default_rng(0)
 FILLERS = "the a old one that every my its".split()
@@ -204,3 +205,14 @@ def test_bad_folders(tmp_path):
     (folder / "mine.jsonl").write_text("")
     with pytest.raises(InputError, match=r"mine.jsonl: there is no instance"):
         read_wsd(folder)
+
+
+def test_only_controls_are_drawn_grey(tmp_path):
+    pytest.importorskip("matplotlib")
+    from elmore.analysis.plots import plot_report
+
+    names = ("first sense of WordNet", "static vectors", "sense vectors", "layer 2")
+    rows = [{"vectors": name, "method": "average", "ALL": 65.0} for name in names]
+    plot_report(Report(name="wsd", metrics={}, tables={"wsd": rows}), tmp_path / "wsd.svg")
+    svg = (tmp_path / "wsd.svg").read_text()
+    assert (svg.count("fill: #bdbdbd"), svg.count("fill: #08519c")) == (2, 2)

@@ -225,8 +225,11 @@ def test_the_kind_of_labels_is_that_of_all_examples() -> None:
     """A part of them may have no fraction, or no span."""
     task = make("classify", schedule__steps="1")
     numbers = [float(k % 4) for k in range(39)] + [0.5]
-    rows = task.curve([f"It fell {k % 4} times" for k in range(40)], numbers)
+    lines: list[dict[str, Any]] = []
+    texts = [f"It fell {k % 4} times" for k in range(40)]
+    rows = task.curve(texts, numbers, progress=lines.append)
     assert [set(row) for row in rows] == [{"examples", "correlation", "baseline"}] * 5
+    assert sum("heldout" in line for line in lines) >= 5
     spans = [["B-PER", "I-PER"]] * 38 + [["O", "B-PER"], ["O", "O"]]
     rows = make("tag", schedule__steps="1").curve([["Ada", "fell"]] * 40, spans)
     assert all("f1" in row for row in rows)
