@@ -43,7 +43,6 @@ CASES = [
     (2, "embed {t} --model {m} --layers bottom", "mean, top, all"),
     (2, "embed {t} --model {m} --layers 0.5,0.5", "3 layers"),
     (2, "embed {t} --model {m} --threads 99999999999999999999", "range"),
-    (2, "embed {t} --model {m} --device tpu9", "device='tpu9'"),
     (2, "embed {t} --model {m} --tokenized --split-sentences", "cannot be combined"),
     (2, "embed {t} --model {m} --sentence-index", "is for hdf5"),
     (2, "embed {t} --model {m} --json", "pass -o FILE"),
@@ -93,6 +92,7 @@ CASES = [
 
 if HAS_TORCH:
     CASES += [
+        (2, "embed {t} --model {m} --device tpu9", "device='tpu9'"),
         (2, "pretrain {d}", "pass -o FOLDER"),
         (1, "pretrain {d} -o {d}/x", "elmore prepare"),
         (1, "predict pos {d}/none.txt", "does not exist"),

@@ -77,12 +77,12 @@ def test_a_bar_appears_when_it_takes_longer(
         shell = types.SimpleNamespace(kernel=None)
         notebook = types.SimpleNamespace(get_ipython=lambda: shell)
         monkeypatch.setitem(sys.modules, "IPython", notebook)
-    bar = progress_of(None, unit="sentences", total=10, delay=0.3)
+    bar = progress_of(None, unit="sentences", total=10, delay=2)
     bar.update(3)
     time.sleep(0.15)
     bar.update(1)
     assert capsys.readouterr().err == ""
-    time.sleep(0.2)
+    time.sleep(2)
     bar.update(2)
     shown = capsys.readouterr().err
     assert "6/10" in shown  # with what was counted before
