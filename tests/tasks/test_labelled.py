@@ -258,7 +258,7 @@ BROKEN: list[tuple[str, str, str | bytes, str]] = [
     ("tag", ".jsonl", '{"tokens": ["a", "b"], "tags": ["X"]}\n', ":1: 2 tokens but 1 tags"),
     ("tag", ".jsonl", '{"tokens": ["a"], "tags": [""]}\n', ":1: token 0 has no text or no tag"),
     ("tag", ".csv", "word,tag\nAda,X\nfell,\n", ":3: column 'tag' is empty; fill it"),
-    ("ner", ".conll", "a O\n\nb B\n", ":3: 'B' is not a tag"),
+    ("ner", ".conll", "a O\n\nb B\n", ":3: this tagger finds spans, and 'B' does not mark one"),
     ("tag", ".jsonl", '{"tokens": ["a"], "x": 1, "y": 2}\n', ":1: no column is called tags"),
 ]
 
