@@ -817,7 +817,7 @@ def _tag_numbers(
     known = {tag: number for number, tag in enumerate(TAGS)}
     pairs = zip(chosen, tags, strict=True)
     found = [mine[last] for (_, spans), mine in pairs for _, last in spans]
-    # A tag may go on with that of another set: NOUN+NN.
+    # A tag of another set may follow: NOUN+NN.
     return np.array([known.get(tag.partition("+")[0], known["X"]) for tag in found], np.uint8)
 
 
