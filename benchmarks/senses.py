@@ -33,9 +33,10 @@ from elmore import Elmo
 from elmore.base.machine import peak_memory
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, SubstituteSpace, build_index, marked_place
-from elmore.senses.change import prototype_shift
-from elmore.senses.groups import group_vectors, rand_index
+from elmore.senses.change import pairwise_shift
+from elmore.senses.groups import rand_index
 from elmore.senses.indexing import CANDIDATES
+from elmore.senses.induction import divide
 from elmore.text.reading import read_input
 from elmore.text.tokenizer import Sentence
 
@@ -270,7 +271,8 @@ def ambiguous(
 def score_groups(elmo: Elmo, words: dict[str, list[tuple[Sentence, int, str]]]) -> dict[str, Any]:
     places = [(sentence, position) for uses in words.values() for sentence, position, _ in uses]
     space = SubstituteSpace(elmo, 64)
-    found = unit(space.vectors(places).dense())
+    sparse = space.vectors(places)
+    found = unit(sparse.dense())
     layers = [one.values for one in elmo.pipe((sentence for sentence, _ in places), layers="all")]
     views = [
         np.stack([one[k, p] for one, (_, p) in zip(layers, places, strict=True)])
@@ -288,10 +290,8 @@ def score_groups(elmo: Elmo, words: dict[str, list[tuple[Sentence, int, str]]]) 
             "one group": np.zeros(len(uses), np.int64),
             "random groups, true number": draws.integers(n, size=len(uses)),
             "k-means, true number": k_groups(vectors, n),
-            "found": group_vectors(vectors).groups,
-            "found, random vectors": group_vectors(
-                unit(draws.normal(size=vectors.shape).astype(np.float32))
-            ).groups,
+            "found": divide(sparse[start:stop]).argmax(axis=1),
+            "true number": divide(sparse[start:stop], n).argmax(axis=1),
         }
         for k, view in enumerate(views):
             groups[f"k-means, true number, layer {k}"] = k_groups(unit(view[start:stop]), n)
@@ -347,8 +347,8 @@ def measure_change(args: argparse.Namespace) -> dict[str, Any]:
                     others = unit(index.vectors(draws.permutation(index.rows(words[100 + k]))))
                     n = min(len(others), int(share * len(new)))
                     new[:n] = others[:n]
-                shift = prototype_shift(old, new, 999, k)
-                scores.append(shift.score)
+                shift = pairwise_shift(old, new, 999, k)
+                scores.append(shift.beyond)
                 p.append(shift.p)
                 changed.append(k < 50)
             order = np.argsort(-np.array(scores))

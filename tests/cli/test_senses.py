@@ -52,16 +52,16 @@ def test_info_is_about_the_index(cli: Cli, uses: Path) -> None:
 
 
 def test_senses_and_tags(cli: Cli, uses: Path, tmp_path: Path) -> None:
-    result = cli("senses", uses, "it", "--max-senses", 1)
+    result = cli("senses", uses, "it", "--senses", 1)
     assert result.out.startswith("it: one sense in 9 uses\n  1. 100%")
     assert "share of each source" in cli("senses", uses, "it", "--examples").out
     assert json.loads(cli("senses", uses, "it", "--json").out)[0]["word"] == "it"
     new = tmp_path / "new.txt"
     new.write_text("Yes\nWell, it fell.\n", "utf-8")
-    result = cli("senses", uses, "it", "--max-senses", 1, "--assign", new)
+    result = cli("senses", uses, "it", "--senses", 1, "--assign", new)
     assert result.out.split("\t")[:4] == ["2", "2", "it", "1"]
     new.write_text("She said it .\n", "utf-8")
-    result = cli("senses", uses, "it,said", "--max-senses", 1, "--assign", new)
+    result = cli("senses", uses, "it,said", "--senses", 1, "--assign", new)
     assert [line.split("\t")[1:3] for line in result.out.splitlines()] == [
         ["1", "it, said"],
         ["2", "it, said"],
@@ -69,13 +69,28 @@ def test_senses_and_tags(cli: Cli, uses: Path, tmp_path: Path) -> None:
 
 
 def test_change(cli: Cli, uses: Path) -> None:
-    result = cli("change", uses, uses, "--min-uses", 2, "--permutations", 9, "--json")
-    rows = json.loads(result.out)["tables"]["change"]
+    result = cli(
+        "change", uses, uses, "--min-uses", 2, "--permutations", 9, "--stop-words", "none", "--json"
+    )
+    rows = json.loads(result.out)["tables"]["change, by pairwise"]
     assert {row["word"]: row["p"] for row in rows} == {"it": 1, "said": 1}
     assert "said" in cli("change", uses, uses, "--min-uses", 2, "--words", " it, said").out
-    top = cli("change", uses, uses, "--min-uses", 2, "--permutations", 9, "--json", "--top", 1)
+    top = cli(
+        "change",
+        uses,
+        uses,
+        "--min-uses",
+        2,
+        "--permutations",
+        9,
+        "--stop-words",
+        "none",
+        "--json",
+        "--top",
+        1,
+    )
     report = json.loads(top.out)
-    assert len(report["tables"]["change"]) == 1
+    assert len(report["tables"]["change, by pairwise"]) == 1
     assert report["metrics"]["words"] == 2
 
 
@@ -131,7 +146,7 @@ def test_mistakes_are_one_line(cli: Cli, uses: Path, arguments: list[str], messa
 
 def test_results_as_files(cli: Cli, uses: Path, tmp_path: Path) -> None:
     verbs = {
-        "senses": ["senses", uses, "it", "said", "--max-senses", 1],
+        "senses": ["senses", uses, "it", "said", "--senses", 1],
         "find": ["find", uses, "[It] fell ."],
         "change": ["change", uses, uses, "--min-uses", 2, "--permutations", 9],
     }
@@ -169,7 +184,7 @@ def _json(cli: Cli, command: list[Any], path: Path) -> str:
 @pytest.mark.parametrize("suffix", ["vec", "bin"])
 def test_vectors_of_senses_for_gensim(cli: Cli, uses: Path, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"senses.{suffix}"
-    assert cli("senses", uses, "it", "said", "--max-senses", 1, "-o", path).code == 0
+    assert cli("senses", uses, "it", "said", "--senses", 1, "-o", path).code == 0
     found = read_word_vectors(path)
     assert found.words == ["it%1", "said%1"]
     index = Index.open(uses)

@@ -11,7 +11,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index, compare
-from elmore.senses.change import _corrected, _divergence
+from elmore.senses.change import _corrected, divergence, pairwise_shift
 
 SIDES = ["left", "north", "south", "far", "other", "west", "east", "near", "right", "opposite"]
 VERBS = ["lent", "gave", "offered", "paid", "owed", "sent", "brought", "left", "showed", "promised"]
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_word_that_changed_is_ranked_first(folder: Path) -> None:
     old, new = Index.open(folder / "old"), Index.open(folder / "new")
-    found = compare(old, new, min_uses=4, permutations=199)
+    found = compare(old, new, min_uses=4, permutations=199, n_senses=2)
     assert [one.word for one in found.words] == ["bank", "dog"]
     bank, dog = found.words
     assert (bank.n_old, bank.n_new) == (10, 12)
@@ -51,7 +51,7 @@ def test_a_word_that_changed_is_ranked_first(folder: Path) -> None:
     assert "money" in gained.example.tokens
     assert gained.example.source.endswith("new.txt")
     shares = np.array([1, 0]), np.array([2 / 12, 10 / 12])
-    assert bank.divergence == pytest.approx(_divergence(*shares))
+    assert bank.divergence == pytest.approx(divergence(*shares))
     assert dog.divergence < bank.divergence
 
 
@@ -67,20 +67,38 @@ def test_distances_are_those_of_all_pairs(folder: Path) -> None:
 def test_a_corpus_against_itself_shows_nothing(folder: Path) -> None:
     old = Index.open(folder / "old")
     for one in compare(old, old, min_uses=4, permutations=99).words:
-        assert one.p == 1
+        assert one.p > 0.3
+        assert one.low <= one.pairwise + 0.1
         assert one.prototype == pytest.approx(0, abs=1e-5)
         assert one.divergence == 0
 
 
-def test_a_word_without_several_senses_is_explained(folder: Path) -> None:
-    found = compare(Index.open(folder / "old"), Index.open(folder / "new"), min_uses=4)
-    assert len(found.words[1].senses) == 1
-    assert "too similar to form senses: the uses of dog;" in str(found.report)
+def test_ranking_names_its_key_and_leaves_function_words_out(folder: Path) -> None:
+    old, new = Index.open(folder / "old"), Index.open(folder / "new")
+    found = compare(old, new, min_uses=4, permutations=9, stop_words={"dog"}, sort="divergence")
+    assert [one.word for one in found.words] == ["bank"]
+    assert "change, by divergence" in str(found.report)
+    assert len(compare(old, new, min_uses=4, permutations=9, top=1)) == 1
+    dog = compare(old, new, "dog", min_uses=4, permutations=9, n_senses=1)
+    assert "one sense: " in str(dog.report)
+    with pytest.raises(ConfigError, match="sort='p'; use one of pairwise"):
+        compare(old, new, sort="p")
+
+
+def test_the_interval_holds_the_distance_and_chance_is_chance() -> None:
+    draws = np.random.default_rng(0)
+    points = unit(draws.normal(size=(60, 8)).astype(np.float32) + 1)
+    moved = unit(points[30:] * np.float32([1, 1, 1, 1, -1, -1, -1, -1]))
+    same, far = (pairwise_shift(points[:30], two, 199, 0) for two in (points[30:], moved))
+    assert same.low < same.pairwise < same.high < far.low
+    assert same.p > 0.05
+    assert far.p == pytest.approx(1 / 200)
+    assert far.beyond > 3 > same.beyond
 
 
 def test_divergence_and_correction() -> None:
-    assert _divergence(np.array([1.0, 0]), np.array([0, 1.0])) == pytest.approx(1)
-    assert _divergence(np.array([0.3, 0.7]), np.array([0.3, 0.7])) == 0
+    assert divergence(np.array([1.0, 0]), np.array([0, 1.0])) == pytest.approx(1)
+    assert divergence(np.array([0.3, 0.7]), np.array([0.3, 0.7])) == 0
     # Benjamini and Hochberg by hand: 0.01 * 4 / 1, 0.02 * 4 / 2, 0.03 * 4 / 3, 0.5 * 4 / 4.
     np.testing.assert_allclose(
         _corrected(np.array([0.5, 0.02, 0.01, 0.03])), [0.5, 0.04, 0.04, 0.04]
@@ -119,7 +137,7 @@ def test_only_indexes_of_the_same_kind_are_compared(folder: Path, lm: Elmo, tmp_
 
     plain = made()
     # Layers that are kept beside the vectors change nothing.
-    assert compare(plain, made(layers="top"), min_uses=1, permutations=9)[0].prototype == 0
+    assert compare(plain, made(layers="top"), "the", min_uses=1, permutations=9)[0].prototype == 0
     for options, message in (
         ({"k": 4}, "k=8 and k=4; index both with one"),
         ({"k": 0, "layers": "top"}, "k=8 and k=0"),

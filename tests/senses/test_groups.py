@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmore import Elmo
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import unit
-from elmore.senses import Index, build_index, marked_place
-from elmore.senses.groups import _assigned, _divided, _silhouette, group_vectors, rand_index
+from elmore.language_model.sense_vectors import SenseVectors, unit
+from elmore.senses import Index, build_index, induce, marked_place
+from elmore.senses.groups import _silhouette, rand_index
+from elmore.senses.induction import _cut, _merges, divide, sense_names
 
 
 def clouds(*sizes: int, spread: float = 0.06, seed: int = 0) -> np.ndarray:
@@ -21,48 +23,76 @@ def clouds(*sizes: int, spread: float = 0.06, seed: int = 0) -> np.ndarray:
     return unit(points + draws.normal(0, spread, points.shape).astype(np.float32))
 
 
-@pytest.mark.parametrize("sizes", [(50, 30), (60, 25, 15), (40, 30, 20, 10, 10)])
-def test_the_number_of_groups_is_found(sizes: tuple[int, ...]) -> None:
-    found = group_vectors(clouds(*sizes))
-    assert np.bincount(found.groups).tolist() == list(sizes)
-    assert rand_index(found.groups, np.repeat(np.arange(len(sizes)), sizes)) == 1
-    assert found.stability > 0.9
+class _Words:
+    """A space whose words are numbers, each its own base."""
+
+    words = tuple(f"w{k}" for k in range(60))
+    bases = np.arange(60, dtype=np.int32)
+    rows = np.eye(60, dtype=np.float32)
 
 
-def test_one_cloud_is_one_group() -> None:
-    assert len(group_vectors(clouds(80)).centres) == 1
-    assert len(group_vectors(clouds(80, spread=1)).centres) == 1
-    assert len(group_vectors(clouds(1)).centres) == 1
+def senses_of(*sizes: int, seed: int = 0) -> SenseVectors:
+    """Uses of as many senses as there are sizes, each with ten words of its own."""
+    draws = np.random.default_rng(seed)
+    senses = np.repeat(np.arange(len(sizes)), sizes)
+    ids = np.stack([np.append(draws.permutation(10)[:7] + 10 * k, 50) for k in senses])
+    weights = draws.uniform(1, 3, ids.shape).astype(np.float32)
+    return SenseVectors(_Words(), ids.astype(np.int32), weights)
 
 
-def test_a_few_strays_are_not_a_sense() -> None:
-    found = group_vectors(clouds(60, 30, 1, 1))
-    assert len(found.centres) == 2
+@pytest.mark.parametrize("sizes", [(50, 30), (60, 25, 15), (40, 30, 20, 10), (900, 600)])
+def test_senses_with_words_of_their_own_are_found(sizes: tuple[int, ...]) -> None:
+    found = senses_of(*sizes)
+    memberships = divide(found, len(sizes))
+    groups = memberships.argmax(axis=1)
+    np.testing.assert_array_equal(groups, np.repeat(np.arange(len(sizes)), sizes))
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(divide(found, len(sizes)), memberships)
+    names = sense_names(found, groups, {"w50"})
+    assert all(
+        {*name} <= {f"w{k}" for k in range(10 * g, 10 * g + 10)} for g, name in enumerate(names)
+    )
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_groups_are_by_falling_size_and_none_is_small(seed: int) -> None:
-    """Many strays: what is left after small groups are dissolved is large enough."""
-    points = clouds(90, 60, *[2] * 12, spread=0.1, seed=seed)
-    for k in (4, 8, 12):
-        groups = _divided(points, k, 5, np.random.default_rng(seed))
-        assert np.bincount(groups).min() >= 5
-    sizes = np.bincount(group_vectors(points).groups)
-    assert sizes.min() >= 0.03 * len(points) - 1
-    assert sizes.tolist() == sorted(sizes, reverse=True)
+def test_uses_that_are_alike_are_one_sense() -> None:
+    assert divide(senses_of(40)).shape == (40, 1)
+    assert divide(senses_of(40, 30)).shape[1] > 1
+    assert divide(senses_of(2, 1)).shape == (3, 1)
+    assert divide(senses_of(2, 1), 5).shape == (3, 3)
+    assert divide(senses_of(3, 2), 1).shape == (5, 1)
 
 
-def test_all_uses_decide_the_order_and_which_groups_stay() -> None:
-    vectors, centres = clouds(50, 2, 80), unit(clouds(1, 1, 1, spread=0.001))
-    groups, kept = _assigned(vectors, centres)
-    assert np.bincount(groups).tolist() in ([80, 52], [82, 50])
-    np.testing.assert_array_equal(kept, centres[[2, 0]])
-    np.testing.assert_array_equal(groups, np.argmax(vectors @ kept.T, axis=1))
+def test_average_linkage_against_scipy() -> None:
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    points = clouds(9, 8, 7, spread=0.5)
+    distances = 1 - points @ points.T
+    tree = linkage(squareform(distances, checks=False), "average")
+    merges = _merges(distances)
+    for k in (1, 2, 5, 11, 24):
+        assert rand_index(_cut(merges, k), fcluster(tree, k, "maxclust") - 1) == 1
 
 
-def test_more_uses_than_are_compared() -> None:
-    found = group_vectors(clouds(2000, 1500))
-    assert np.bincount(found.groups).tolist() == [2000, 1500]
+def test_induce_takes_tokens_and_marked_sentences() -> None:
+    elmo = Elmo.load()
+    river = [f"They sat on the {side} [bank] of the river ." for side in ("left", "far", "other")]
+    money = [f"The [bank] {verb} him the money ." for verb in ("lent", "gave", "paid")]
+    found = induce([*river, *money], elmo=elmo, n_senses=2)
+    assert found.labels.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+    assert found.to_pandas().shape == (6, 5)
+    assert "2 senses of 6 uses" in repr(found)
+    tokens = [("They sat on the bank of the river .".split(), 4)]
+    like = {
+        "money": ["A [bank] lends money ."],
+        "river": ["They lay on the [bank] of the stream ."],
+    }
+    named = induce(tokens, elmo=elmo, like=like)
+    assert named.names[named.labels[0]] == ("river",)
+    with pytest.raises(InputError, match="no use to divide"):
+        induce([], elmo=elmo)
+    with pytest.raises(ConfigError, match="n_senses=0"):
+        induce(river, elmo=elmo, n_senses=0)
 
 
 def test_silhouette_and_rand_against_their_definitions() -> None:
@@ -98,7 +128,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def test_homonyms_are_two_senses_with_names(index: Index) -> None:
-    found = index.senses("bank")
+    found = index.senses("bank", n_senses=2)
     assert len(found) == 2
     river = next(one for one in found.senses if "shore" in one.name or "side" in one.name)
     shares = {Path(name).stem: share for name, share in river.sources.items()}
@@ -116,7 +146,7 @@ def test_homonyms_are_two_senses_with_names(index: Index) -> None:
 
 
 def test_results_show_well(index: Index) -> None:
-    found = index.senses("bank")
+    found = index.senses("bank", n_senses=2)
     assert repr(found).startswith("bank: 2 senses in 37 uses (silhouette 0.")
     assert "<table>" in found._repr_html_()
     assert list(found.to_pandas()["sense"]) == [1, 2]
@@ -126,20 +156,16 @@ def test_results_show_well(index: Index) -> None:
         index.senses("bank", max_senses=0)
 
 
+def test_senses_by_examples(index: Index) -> None:
+    like = {"water": ["They lay on the [bank] of a stream ."], "loan": ["A [bank] lends money ."]}
+    water, loan = index.senses("bank", like=like).senses
+    assert (water.name[0], loan.name[0]) == ("water", "loan")
+    assert (len(water.rows), len(loan.rows)) == (19, 18)
+
+
 def test_a_word_without_uses_is_one_line(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes of earlier versions can have such words."""
     monkeypatch.setattr(index, "rows", lambda _: np.arange(0))
     with pytest.raises(InputError, match="the index has no use of 'bank'; make it again"):
         index.senses("bank")
     assert len(index.find("the [bank]", word="bank")) == 0
-
-
-def test_a_long_cloud_is_one_group() -> None:
-    """Its halves are separate by silhouette, but no more than those of any such cloud."""
-    draws = np.random.default_rng(3)
-    points = draws.normal(size=(300, 32)).astype(np.float32)
-    points[:, 0] = 18
-    points[:, 1] *= 6
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    assert _silhouette(points, (points[:, 1] > 0).astype(np.int64)) > 0.35
-    assert len(group_vectors(points).centres) == 1

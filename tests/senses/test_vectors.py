@@ -96,7 +96,7 @@ def test_the_context_is_what_both_directions_know_before_they_read_the_word(lm: 
 def test_similarity_is_the_cosine_over_all_words(lm: Elmo) -> None:
     found = sense_vectors(lm, [(SENTENCE, k) for k in range(6)], k=7)
     table = np.zeros((6, len(WORDS)))
-    np.put_along_axis(table, found.ids, found.weights, axis=1)
+    np.put_along_axis(table, found.ids, np.sqrt(found.weights), axis=1)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     np.testing.assert_allclose(found.similarity(), table @ table.T, atol=1e-6)
     np.testing.assert_allclose(found[:2].similarity(found[2:]), table[:2] @ table[2:].T, atol=1e-6)

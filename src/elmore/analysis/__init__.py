@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from elmore.analysis.neighbors import Neighbors
     from elmore.analysis.pos import Pos
     from elmore.analysis.studies import LayerWeighting, Mixes, Placement, SampleSize
+    from elmore.analysis.usage_graph import UsageGraph
     from elmore.analysis.wsd import Wsd
+    from elmore.analysis.wsi import SenseInduction
 
 __all__ = [
     "Blimp",
@@ -23,6 +25,8 @@ __all__ = [
     "Placement",
     "Pos",
     "SampleSize",
+    "SenseInduction",
+    "UsageGraph",
     "Wsd",
 ]
 
@@ -35,6 +39,8 @@ _NAMES = {
     "Placement": "elmore.analysis.studies",
     "Pos": "elmore.analysis.pos",
     "SampleSize": "elmore.analysis.studies",
+    "SenseInduction": "elmore.analysis.wsi",
+    "UsageGraph": "elmore.analysis.usage_graph",
     "Wsd": "elmore.analysis.wsd",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

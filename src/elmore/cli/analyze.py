@@ -64,6 +64,7 @@ def _add(
 
 
 _MODEL = options.model("batch_tokens")
+_COUNTED = {"blimp": "pairs", "wsi": "words", "usage-graph": "words"}
 
 
 def _add_class(
@@ -78,7 +79,7 @@ def _add_class(
         files = [given.pop(name) for name in names]
         if "task" in given:  # it trains for a long time, so each run is reported when it is done
             given["report"] = console.say
-        with console.progress("pairs" if name == "blimp" else "sentences") as progress:
+        with console.progress(_COUNTED.get(name, "sentences")) as progress:
             made = getattr(elmore.analysis, kind)(model.load(), progress=progress, **given)
             report: Report = made.run(files if len(files) > 1 else files[0])
             return report
@@ -223,6 +224,45 @@ The file has one JSON object per line with lemma, tokens, index, gold and candid
     "LexicalSubstitution",
     "file",
     {"limit": options.limit},
+)
+
+# --------------------------------------------------------------------------- senses
+
+_SENSES = {
+    "n_senses": options.option(
+        "How many senses; by default see `elmore senses`.", "N", names="--senses", type=int
+    ),
+    "limit": options.limit,
+    "seed": options.seed,
+}
+_add_class(
+    "wsi",
+    """\
+  elmore analyze wsi semeval2010/
+  elmore analyze wsi semeval2013/ --answers system.key
+
+The folder holds the XML files and the all.key of SemEval-2010 task 14 or SemEval-2013 task 13.
+""",
+    "Do the senses of `elmore senses` agree with people's? SemEval-2010 and 2013.",
+    "SenseInduction",
+    "folder",
+    {
+        **_SENSES,
+        "answers": options.option("Score this key instead.", "KEY", type=options.PATH),
+    },
+)
+_add_class(
+    "usage-graph",
+    """\
+  elmore analyze usage-graph dwug_en/
+  elmore analyze usage-graph dwug_en/ -o report.json
+
+The folder holds data/WORD/uses.csv and judgments.csv, and clusters/opt/WORD.csv.
+""",
+    "Do similarity, senses and change agree with people's judgements? DWUG.",
+    "UsageGraph",
+    "folder",
+    _SENSES,
 )
 
 # --------------------------------------------------------------------------- studies of tasks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -52,15 +51,18 @@ matches, and --word '*' all words.
 """
 _SENSES = """\
   elmore senses uses/ bank plant play
-  elmore senses uses/ "run*" --max-senses 4 --json
+  elmore senses uses/ "run*" --senses 4 --json
+  elmore senses uses/ bank --like "river=the [bank] of it" --like "money=a [bank] lends it"
   elmore senses uses/ bank --assign news.txt
   elmore senses uses/ bank play spring -o senses.svg
   elmore senses uses/ bank --by date --period 20
   elmore senses uses/ bank --merge 2,4 --rename 1="river bank"
 
-elmore estimates the number of senses. Each sense is named by the substitutes that are typical of
-it. Corrections are kept in INDEX.senses.json and apply wherever senses are shown. --assign tags
-another text: line, position, word, sense, cosine and sentence, separated by tabs.
+There are up to seven senses, or one if all uses are very much alike; --senses fixes the number.
+Each sense is named by the substitutes that distinguish it. With --like each use joins the sense
+whose examples are most similar. Corrections are kept in INDEX.senses.json and apply wherever senses
+are shown. --assign tags another text: line, position, word, sense, similarity and sentence,
+separated by tabs.
 """
 _CHANGE = """\
   elmore change novels/ news/
@@ -70,9 +72,11 @@ _CHANGE = """\
   elmore change 1850/ 1900/ 1950/ 2000/ --words cell,mouse -o change.html
   elmore change uses/ --by date --period 20 --words cell,bank -o change.svg
 
-The folders are from `elmore index`, with the same model. Words are ranked by the distance of their
-mean uses beyond chance, among several corpora by the first and the last. p is from a permutation
-test; q corrects it for the number of words.
+The folders are from `elmore index`, with the same model. Words are ranked by the mean
+distance of an old and a new use (pairwise), of the mean uses (prototype), by the divergence of
+shares of senses, or by how far the pairwise distance is beyond chance; among several corpora by the
+first and the last. p is from a permutation test of the pairwise distance; q corrects it for the
+number of words. English function words are left out.
 """
 _FREQUENCIES = """\
   elmore frequencies uses/ bank "run*" lemma:play
@@ -282,7 +286,14 @@ def senses(
     *,
     index: Path = options.argument(type=options.PATH),
     words: Sequence[str] = options.argument("WORD...", nargs=-1, required=True),
-    max_senses: int = options.count(8, "The largest number of senses to try."),
+    n_senses: int | None = options.option(
+        "Divide into so many senses.", "N", names="--senses", type=click.IntRange(1)
+    ),
+    like: Sequence[str] = options.option(
+        "A sense and an example of it, its word in brackets; repeat it for each sense and example.",
+        "NAME=TEXT",
+        multiple=True,
+    ),
     assign: str | None = options.option("Tag the words in this text instead.", "FILE"),
     examples: bool = options.flag("All examples, and shares by file."),
     documents: DocumentChoice = options.group(DocumentChoice),
@@ -328,7 +339,13 @@ def senses(
     if assign:
         check_inputs([assign], None)
     opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
-    how: dict[str, Any] = {"max_senses": max_senses, "seed": seed}
+    examples_of: dict[str, list[str]] = {}
+    for one in like:
+        name, equals, sentence = one.partition("=")
+        if not (name.strip() and equals):
+            raise ConfigError(f"--like '{one}'; write NAME=TEXT, as in 'river=the [bank] of'")
+        examples_of.setdefault(name.strip(), []).append(sentence)
+    how: dict[str, Any] = {"n_senses": n_senses, "like": examples_of, "seed": seed}
     if (steps := _steps(merge, split, rename)) or forget:
         if len(words) > 1 and steps:
             raise ConfigError("--merge, --split and --rename are for one word; name one")
@@ -387,6 +404,17 @@ def change(
     min_uses: int = options.count(20, "Leave out words with fewer uses in one of them."),
     permutations: int = options.count(999, "Random divisions of the permutation test."),
     top: int = options.count(20, "How many to list.", "K"),
+    sort: str = options.choice(
+        ("pairwise", "prototype", "beyond", "divergence"), "pairwise", "Rank by this measure."
+    ),
+    stop_words: str = options.option(
+        "Words to leave out without --words, or a file with them; none: rank all.",
+        "LIST",
+        default="english",
+    ),
+    n_senses: int | None = options.option(
+        "Divide into so many senses.", "N", names="--senses", type=click.IntRange(1)
+    ),
     output: Path | None = options.output(
         "Write it to a file instead: .html, .csv, .tsv, .json, .txt, or a picture: .svg, .png, "
         ".pdf."
@@ -398,7 +426,7 @@ def change(
     """Each INDEX is a folder that `elmore index` wrote: two or more to compare in this order, or
     one with --by.
     """
-    from elmore.senses.change import compare
+    from elmore.senses.change import FUNCTION_WORDS, compare
     from elmore.senses.index import Index
     from elmore.senses.periods import compare_periods
 
@@ -411,14 +439,21 @@ def change(
     elif documents.by is not None or len(groups) < 2:
         raise ConfigError("name two or more indexes, or one and --by FIELD")
     listed = None if words is None else _listed(words)
-    how: dict[str, Any] = {"min_uses": min_uses, "permutations": permutations, "seed": seed}
+    known = {"english": FUNCTION_WORDS, "none": frozenset[str]()}
+    how: dict[str, Any] = {
+        "min_uses": min_uses,
+        "permutations": permutations,
+        "sort": sort,
+        "top": top,
+        "stop_words": known[stop_words] if stop_words in known else frozenset(_listed(stop_words)),
+        "n_senses": n_senses,
+        "seed": seed,
+    }
     found: Reported
     if len(groups) == 2:
-        two = compare(groups[0], groups[1], listed, **how)
-        found = dataclasses.replace(two, words=two.words[:top])
+        found = compare(groups[0], groups[1], listed, **how)
     else:
-        named = dict(zip(labels, groups, strict=True))
-        found = compare_periods(named, listed, top=top, **how)
+        found = compare_periods(dict(zip(labels, groups, strict=True)), listed, **how)
     if output is not None:
         _save(output, force, console, found.save)
     else:

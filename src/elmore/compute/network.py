@@ -90,7 +90,13 @@ class BiLmArrays:
         return _without_warnings(self._tokens, words, word_ids)
 
     def contextualize(
-        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
+        self,
+        vectors: Array,
+        index: Ints,
+        lengths: Ints,
+        state: LstmState,
+        run: Runner = in_turn,
+        at: Ints | None = None,
     ) -> tuple[Array, LstmState]:
         """Run the LSTMs over ready token vectors.
 
@@ -100,10 +106,12 @@ class BiLmArrays:
             lengths: tokens of each sentence, (batch,).
             state: where to start.
             run: how to run the directions, which do not depend on each other.
+            at: places whose state to return: the sentence, and the token that each direction has
+                just read, (n, 1 + directions).
 
         Returns:
             all layers, (layers, batch, time, dim), zero where a sentence has ended; and the state
-            after each sentence's last token.
+            after each sentence's last token, or at the chosen places.
         """
         packing = Packing.plan(lengths, index.shape[1])
         if self._projection is not None:  # it keeps no state, so what comes in goes out
@@ -123,13 +131,14 @@ class BiLmArrays:
                 packing,
                 hidden[d],
                 cell[d],
+                None if at is None else _rows_at(place, at[:, 0] * index.shape[1] + at[:, 1 + d]),
             )
             for d, (layers, place) in enumerate(zip(self._layers, places, strict=True))
         ]
         done = run(jobs)
         values = _unpacked(vectors, flat, places, [outputs for outputs, _, _ in done], index.shape)
         after = LstmState(np.stack([d[1] for d in done]), np.stack([d[2] for d in done]))
-        if len(packing.order) > 1:
+        if at is None and len(packing.order) > 1:
             back = np.argsort(packing.order)
             after = LstmState(after.hidden[:, :, back], after.cell[:, :, back])
         return values, after
@@ -142,6 +151,7 @@ class BiLmArrays:
         packing: Packing,
         hidden: Array,
         cell: Array,
+        kept: Ints | None,
     ) -> tuple[list[Array], Array, Array]:
         """Run one direction; `hidden` and `cell` are (layers, batch, ...)."""
         inputs = vectors
@@ -149,7 +159,7 @@ class BiLmArrays:
         finals: list[tuple[Array, Array]] = []
         for k, layer in enumerate(layers):
             read = rows if k == 0 else None
-            output, *final = layer(inputs, read, packing, hidden[k], cell[k])
+            output, *final = layer(inputs, read, packing, hidden[k], cell[k], kept)
             finals.append((final[0], final[1]))
             # The sum is neither clipped nor carried: it leaves the recurrence alone.
             if k > 0 and self._config.lstm.skip_connections:
@@ -199,6 +209,12 @@ def _without_warnings(call: Callable[..., Result], *arguments: Any) -> Result:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return call(*arguments)
+
+
+def _rows_at(place: Ints, flat: Ints) -> Ints:
+    """The packed rows of flat positions."""
+    order = np.argsort(place)
+    return np.asarray(order[np.searchsorted(place, flat, sorter=order)])
 
 
 def _unpacked(
@@ -292,15 +308,22 @@ class _Lstm:
         self._projection = Matrix(read(f"{name}.projection")) if own else None
 
     def __call__(
-        self, inputs: Array, rows: Ints | None, packing: Packing, hidden: Array, cell: Array
+        self,
+        inputs: Array,
+        rows: Ints | None,
+        packing: Packing,
+        hidden: Array,
+        cell: Array,
+        kept: Ints | None = None,
     ) -> tuple[Array, Array, Array]:
         """Read a packed batch, whose rows `inputs[rows]` are; None if they are in packed order.
 
-        `hidden` and `cell` are those before the first step, in the packing's row order.
+        `hidden` and `cell` are those before the first step, in the packing's row order; `kept` are
+        packed rows whose states to return, (n,).
 
         Returns:
             output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,
-            cells), in the packing's row order.
+            cells), in the packing's row order, or those of `kept`.
         """
         before, cell = cell, aligned(*cell.shape)
         cell[...] = before
@@ -316,6 +339,12 @@ class _Lstm:
         start = 0
         # The gates of the distinct words are there already; others are made a few steps at a time.
         chunks = [(0, len(sizes), len(output))] if gates is not None else step_chunks(sizes, width)
+        if kept is not None:  # the cell state is overwritten by the next step
+            chunks = [(step, step + 1, size) for step, size in enumerate(sizes)]
+            cells = np.empty((len(kept), self._cells), np.float32)
+            by_row = np.argsort(kept, kind="stable")
+            ends = np.searchsorted(kept, np.cumsum(sizes), sorter=by_row)
+            done = 0
         for first, last, size in chunks:
             chunk = slice(start, start + size)
             run_steps(
@@ -329,8 +358,13 @@ class _Lstm:
                 self._projection,
                 self._clips,
             )
+            if kept is not None and done < ends[first]:
+                here = by_row[done : ends[first]]
+                cells[here], done = cell[kept[here] - start], ends[first]
             start += size
             hidden = output[start - sizes[last - 1] : start]
+        if kept is not None:
+            return output, output[kept], cells
         living = sizes[0] if sizes else 0  # sentences without tokens come last
         final = output[packing.last[:living]]
         if living < len(start_hidden):

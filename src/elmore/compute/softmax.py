@@ -109,7 +109,13 @@ class LogSoftmax:
         )
 
     def likeliest(
-        self, hidden: Sequence[Array], prior: Array, k: int, *, rounded: bool = False
+        self,
+        hidden: Sequence[Array],
+        prior: Array,
+        k: int,
+        *,
+        rounded: bool = False,
+        scale: float = 1.0,
     ) -> Likeliest:
         """The k likeliest words by the product of several predictions and a prior.
 
@@ -122,6 +128,7 @@ class LogSoftmax:
             prior: (n_words,).
             k: how many words.
             rounded: multiply in int8 if that is faster here; values change by about 1 per cent.
+            scale: how many predictions each array is the weighted sum of; 1 with clusters.
 
         Returns:
             see `Likeliest`; rows do not depend on each other.
@@ -132,7 +139,7 @@ class LogSoftmax:
                 for at in range(0, len(hidden[0]), _RANKED_ROWS)
             ]
         else:
-            bias = len(hidden) * self._head.bias + prior
+            bias = scale * len(hidden) * self._head.bias + prior
             summed = np.sum(hidden, axis=0)
             sums = self._head.rounded_sums if rounded else self._head.sums
             parts = [

@@ -125,6 +125,7 @@ class Engine:
         batch: Batch,
         state: LstmState | None = None,
         vectors: NDArray[np.float32] | None = None,
+        at: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.float32], LstmState]:
         """Compute all layers of a batch.
 
@@ -132,6 +133,7 @@ class Engine:
             batch: the sentences.
             state: where each begins; the start state if not given.
             vectors: what `vectors` gives, if it is known already.
+            at: see `BiLmArrays.contextualize`.
 
         Returns:
             as `BiLmArrays.contextualize`.
@@ -153,7 +155,7 @@ class Engine:
         if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
             run = self.workers.share
         with one_blas_thread():
-            return self._network.contextualize(vectors, batch.index, batch.lengths, state, run)
+            return self._network.contextualize(vectors, batch.index, batch.lengths, state, run, at)
 
     def initial_state(self, rows: int) -> LstmState:
         """The state in which `rows` sentences start."""

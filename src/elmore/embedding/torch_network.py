@@ -69,7 +69,13 @@ class BiLmTensors:
         return _array(vectors)
 
     def contextualize(
-        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
+        self,
+        vectors: Array,
+        index: Ints,
+        lengths: Ints,
+        state: LstmState,
+        run: Runner = in_turn,
+        at: Ints | None = None,
     ) -> tuple[Array, LstmState]:
         """Run the LSTMs over ready token vectors, one direction after the other."""
         import torch
@@ -77,13 +83,27 @@ class BiLmTensors:
         from elmore.nn.bilm import BiLmState
 
         with torch.no_grad():
-            layers, after = self.bilm.contextualize(
+            layers, end_state = self.bilm.contextualize(
                 self._tensor(vectors),
                 self._tensor(index),
                 self._tensor(lengths),
                 BiLmState(self._tensor(state.hidden), self._tensor(state.cell)),
             )
-        return _array(layers), LstmState(_array(after.hidden), _array(after.cell))
+        after = LstmState(_array(end_state.hidden), _array(end_state.cell))
+        if at is None:
+            return _array(layers), after
+        # torch's LSTM gives no cell states on the way, so the text up to each place is read again.
+        rows, states = at[:, 0], []
+        for d in range(len(state.hidden)):
+            stops = at[:, 1 + d]
+            first, last = (0 * stops, stops + 1) if d == 0 else (stops, lengths[rows])
+            times = first[:, None] + np.arange(int((last - first).max()))
+            some = index[rows[:, None], times.clip(max=index.shape[1] - 1)]
+            begin = LstmState(state.hidden[:, :, rows], state.cell[:, :, rows])
+            end = self.contextualize(vectors, some, last - first, begin)[1]
+            states.append((end.hidden[d], end.cell[d]))
+        hidden, cell = (np.stack(parts) for parts in zip(*states, strict=True))
+        return _array(layers), LstmState(hidden, cell)
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         import torch

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from elmore.compute.network import LstmState
 from elmore.compute.softmax import Likeliest, LogSoftmax
 from elmore.compute.workers import one_blas_thread
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
-from elmore.text.batching import plan_batches
+from elmore.text.batching import Batch, plan_batches
 from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 # Places whose sentences are computed together.
 _PLACES = 512
+# "the bank and __" and "__ and the bank" ask for words of the same kind as the one that is there.
+# Weights of 0.2, 0.5 and 1 gave .387, .407 and .396 as correlation with judged pairs of uses
+# (DWUG), none gave .341.
+_JOINER, _PATTERN = "and", 0.5
 
 
 def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
@@ -123,9 +128,11 @@ class PlacePredictor:
     Args:
         elmo: a model that has a softmax.
         n_words: judge the most frequent words only; all by default.
+        pattern: also ask which words could be joined to the one that is there by "and", if the
+            model knows that word and its softmax has no clusters.
     """
 
-    def __init__(self, elmo: Elmo, n_words: int | None = None) -> None:
+    def __init__(self, elmo: Elmo, n_words: int | None = None, *, pattern: bool = False) -> None:
         self.model = model = LanguageModel(elmo)
         self.table = elmo.log_softmax
         if n_words is not None and n_words < len(model.vocabulary):
@@ -139,6 +146,8 @@ class PlacePredictor:
         self.prior = np.log(rank if model.bidirectional else np.ones(len(rank))).astype(np.float32)
         self.special = [k for k in model.special if k < n_words]
         self.prior[self.special] = -np.inf
+        known = pattern and _JOINER in model.vocabulary and not model.softmax.cutoffs
+        self._joiner = model.engine.word_vectors([_JOINER]) if known else None
 
     def hidden(
         self,
@@ -158,21 +167,33 @@ class PlacePredictor:
                 tokens, (layers, n, dim).
 
         Returns:
-            top-layer vectors, (directions, places of all sentences, dim).
+            top-layer vectors, (directions, places of all sentences, dim); with the pattern those
+            after "and" follow, (2 * directions, ...).
         """
         model, dim = self.model, self.model.softmax.weight.shape[1]
         ends = np.cumsum([0, *(len(mine) for mine in positions)])
-        hidden = np.zeros((1 + model.bidirectional, ends[-1], dim), np.float32)
+        n, joiner = 1 + model.bidirectional, self._joiner
+        hidden = np.zeros((n if joiner is None else 2 * n, ends[-1], dim), np.float32)
         busy = [k for k, mine in enumerate(positions) if len(mine)]
         for rows in plan_batches([len(sentences[k]) for k in busy], batch_tokens=batch_tokens):
             members = [busy[row] for row in rows]
             batch = model.engine.indexer.batch([sentences[k].tokens for k in members])
-            layers, _ = model.engine.run(batch)
+            spans = [np.broadcast_to(positions[k].T, (2, len(positions[k]))) for k in members]
+            at = None
+            if joiner is not None:  # each direction has just read the word itself
+                rows = np.repeat(np.arange(len(members)), [one.shape[1] for one in spans])
+                first, last = np.concatenate(spans, axis=1) + 1
+                at = np.stack([rows, last, first][: 1 + n], axis=1)
+            layers, state = model.engine.run(batch, at=at)
+            if at is not None:
+                read = self._read_on(state, len(at))
+                ends_here = np.cumsum([0, *(one.shape[1] for one in spans)])
             for row, k in enumerate(members):
                 # Token t is at t + 1, after the marker: the forward direction has read all before
                 # it at t, the backward direction all after it at t + 2.
-                mine, here = positions[k], slice(ends[k], ends[k + 1])
-                first, last = mine.T if mine.ndim == 2 else (mine, mine)
+                (first, last), here = spans[row], slice(ends[k], ends[k + 1])
+                if at is not None:
+                    hidden[n:, here] = read[:, ends_here[row] : ends_here[row + 1]]
                 hidden[0, here] = model.half(layers[-1, row, first], 0)
                 if keep is not None:
                     keep(here, layers[:, row, first + 1])
@@ -180,21 +201,38 @@ class PlacePredictor:
                     hidden[1, here] = model.half(layers[-1, row, last + 2], 1)
         return hidden
 
+    def _read_on(self, state: LstmState, n: int) -> Array:
+        """Read "and" in n states, one step for each direction, (directions, n, dim)."""
+        zeros = np.zeros((n, 1), np.int64)
+        batch = Batch(None, None, zeros, np.ones(n, np.int64), zeros)
+        layers, _ = self.model.engine.run(batch, state, self._joiner)
+        top = layers[-1, :, 0]
+        return np.stack([self.model.half(top, d) for d in range(1 + self.model.bidirectional)])
+
+    def _joined(self, hidden: Array) -> tuple[Array, float]:
+        """One vector for each direction, and how many predictions it stands for."""
+        if self._joiner is None:
+            return hidden, 1.0
+        n = len(hidden) // 2
+        return hidden[:n] + np.float32(_PATTERN) * hidden[n:], 1.0 + _PATTERN
+
     def likeliest(self, hidden: Array, k: int, *, rounded: bool = False) -> Likeliest:
         """The k likeliest words at places, markers and `<UNK>` left out; ties by id.
 
         Args:
-            hidden: of `hidden`, (directions, n, dim).
+            hidden: of `hidden`.
             k: how many words; fewer if the vocabulary has fewer.
             rounded: see `LogSoftmax.likeliest`.
         """
         engine = self.model.engine
+        hidden, scale = self._joined(hidden)
+        prior = np.float32(scale) * self.prior
         k, table = min(k, len(self.prior) - len(self.special)), self.table
         parts = np.array_split(hidden, max(1, min(engine.workers.count, hidden.shape[1])), axis=1)
         with one_blas_thread():
             done = engine.workers.share(
                 [
-                    partial(table.likeliest, list(part), self.prior, k, rounded=rounded)
+                    partial(table.likeliest, list(part), prior, k, rounded=rounded, scale=scale)
                     for part in parts
                 ]
             )
@@ -208,7 +246,9 @@ class PlacePredictor:
 
         `hidden` is of one place, (directions, dim); `ids` are words, (n,).
         """
-        return np.asarray(self.table.chosen(hidden, ids) + self.prior[ids], np.float32)
+        # The pattern is for vectors; it makes substitutes worse (GAP 44.2 instead of 45.1).
+        plain = hidden[: 1 + self.model.bidirectional]
+        return np.asarray(self.table.chosen(plain, ids) + self.prior[ids], np.float32)
 
 
 def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:

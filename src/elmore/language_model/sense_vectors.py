@@ -6,10 +6,14 @@ positive pointwise mutual information of word and position). The likeliest words
 are a sparse vector that people can read. Uses in the same sense share substitutes, so the cosine
 of these vectors separates senses better than the cosine of the layers does.
 
-p(w | context) joins both directions as `elmore.language_model.substitutes` does. p(w) comes from
-the rank of the word in the vocabulary by Zipf's law. An average of log p(w | context) over sample
-text was tried instead: it gave the same accuracy on SemCor and would have to be stored with every
-model.
+p(w | context) joins both directions as `elmore.language_model.substitutes` does, and with half the
+weight what could be joined to the word that is there ("the bank and __", "__ and the bank"): words
+of the same kind. Where vectors are compared, the forms of a word (Banks, banks, bank) count as one
+word, if the model knows the base form.
+
+p(w) comes from the rank of the word in the vocabulary by Zipf's law. An average of log
+p(w | context) over sample text was tried instead: it gave the same accuracy on SemCor and would
+have to be stored with every model.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
@@ -41,6 +46,7 @@ __all__ = [
     "SenseSpace",
     "SenseVectors",
     "SubstituteSpace",
+    "base_forms",
     "make_space",
     "marked_place",
     "sense_vectors",
@@ -59,7 +65,14 @@ Places = tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]
 N_WORDS = 100
 # Places whose words' softmax rows exist at once: 1.6 MB for 100 words of 128 numbers.
 _DENSE_PLACES = 32
+# Places whose weights of all words that occur exist at once.
+_TABLE_ROWS = 256
 _OPEN, _CLOSE = "[", "]"
+# Endings of English with what may stand in their place; a doubled letter before them may go.
+_ENDINGS = (
+    *(("ies", ("y",)), ("s", ("",)), ("es", ("",)), ("ied", ("y",))),
+    *(("ed", ("e", "")), ("ing", ("e", ""))),
+)
 # Chosen on the trial set of lexical substitution: a frequent word is likely everywhere, so half of
 # its frequency is divided out, and the likeness of both words (cosine of softmax rows) is added.
 _FREQUENCY, _WORD = 0.5, 8.0
@@ -82,6 +95,10 @@ class Space(Protocol):
     @property
     def rows(self) -> Array:
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
+
+    @property
+    def bases(self) -> NDArray[np.int32]:
+        """The word that each word counts as; see `base_forms`, (n_words,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,33 +136,54 @@ class SenseVectors:
         best = np.argsort(-weights, kind="stable")[:n]
         return [(names[self.ids[row, k]], float(weights[k])) for k in best if weights[k] > 0]
 
+    def folded(self, *, roots: bool = True) -> SenseVectors:
+        """What is compared: the roots of the weights, all forms of a word joined, of length 1.
+
+        Without the roots a few words with large weights decide: of homonyms 93.1 per cent instead
+        of 97.2 are nearest to a use in the same sense. To divide uses, the weights themselves are
+        better. Joined forms leave entries without weight.
+        """
+        ids = self.space.bases[self.ids] if self.ids.shape[1] else self.ids
+        order = np.argsort(ids, axis=1, kind="stable")
+        ids = np.take_along_axis(ids, order, axis=1)
+        weights = np.take_along_axis(self.weights, order, axis=1)
+        weights = np.sqrt(weights) if roots else weights
+        first = np.ones(ids.shape, bool)
+        first[:, 1:] = ids[:, 1:] != ids[:, :-1]
+        joined = np.zeros_like(weights)
+        joined[first] = np.add.reduceat(weights.ravel(), np.flatnonzero(first)) if ids.size else 0
+        return SenseVectors(self.space, ids, unit(joined), layers=self.layers)
+
+    def table(self, words: NDArray[np.int32]) -> Array:
+        """The weights of chosen words, sorted by id, (n, n_words); see `folded` for their forms."""
+        result = np.zeros((len(self), len(words) + 1), np.float32)
+        at = np.searchsorted(words, self.ids).clip(max=max(len(words) - 1, 0))
+        at = np.where(words[at] == self.ids, at, len(words)) if len(words) else at
+        rows, columns = np.nonzero(self.weights)
+        result[rows, at[rows, columns]] = self.weights[rows, columns]
+        return result[:, :-1]
+
     def shared(self, row: int, other: int, n: int = 10) -> list[tuple[str, float]]:
         """Why two places are similar: words of both, with what each adds to the cosine."""
-        ids, mine, theirs = np.intersect1d(self.ids[row], self.ids[other], return_indices=True)
-        norms = self.norms[[row, other]].prod()
-        parts = self.weights[row, mine] * self.weights[other, theirs] / (norms or 1)
+        pair = self[[row, other]].folded()
+        words = np.unique(pair.ids)
+        parts = pair.table(words).prod(axis=0)
         best = np.argsort(-parts, kind="stable")[:n]
-        return [(self.space.words[ids[k]], float(parts[k])) for k in best if parts[k] > 0]
-
-    @property
-    def norms(self) -> Array:
-        """The length of each vector, (n,)."""
-        return np.asarray(np.linalg.norm(self.weights, axis=1))
+        return [(self.space.words[words[k]], float(parts[k])) for k in best if parts[k] > 0]
 
     def similarity(self, other: SenseVectors | None = None) -> Array:
         """The cosine of each place with each place of `other` (or of these), (n, m)."""
-        other = self if other is None else other
         if not self.ids.shape[1]:
-            return np.asarray(unit(self.dense()) @ unit(other.dense()).T)
+            return np.asarray(unit(self.dense()) @ unit((other or self).dense()).T)
+        mine = self.folded()
+        theirs = mine if other is None else other.folded()
         # Only words that occur matter: the matrix is much narrower than the vocabulary.
-        used, columns = np.unique(other.ids, return_inverse=True)
-        table = np.zeros((len(other), len(used) + 1), np.float32)
-        np.put_along_axis(table, columns.reshape(other.ids.shape), unit(other.weights), axis=1)
-        result = np.empty((len(self), len(other)), np.float32)
-        at = np.searchsorted(used, self.ids).clip(max=max(len(used) - 1, 0))
-        at = np.where(used[at] == self.ids, at, len(used)) if len(used) else at
-        for row, weights in enumerate(unit(self.weights)):
-            result[row] = table[:, at[row]] @ weights
+        words = np.unique(theirs.ids)
+        columns = theirs.table(words).T
+        result = np.empty((len(mine), len(theirs)), np.float32)
+        for start in range(0, len(mine), _TABLE_ROWS):
+            some = slice(start, start + _TABLE_ROWS)
+            result[some] = mine[some].table(words) @ columns
         return result
 
     def dense(self) -> Array:
@@ -172,6 +210,11 @@ class SenseSpace(ABC):
     elmo: Elmo
     k: int = 0
     words: Sequence[str] = ()
+
+    @cached_property
+    def bases(self) -> NDArray[np.int32]:
+        """The word that each word counts as; see `base_forms`, (n_words,)."""
+        return base_forms(self.words)
 
     @property
     @abstractmethod
@@ -232,6 +275,7 @@ class SubstituteSpace(SenseSpace):
             default.
         layers: also give this mix of the layers, or "context": the top layer of both directions
             just before they read the position.
+        pattern: ask for words that could be joined to the word by "and" too.
 
     Raises:
         ConfigError: the model has no softmax.
@@ -244,6 +288,7 @@ class SubstituteSpace(SenseSpace):
         *,
         candidates: int | None = None,
         layers: LayerChoice | Literal["context"] | None = None,
+        pattern: bool = True,
     ) -> None:
         for name, value in (("k", k), ("candidates", candidates)):
             if value is not None and value < 1:
@@ -253,7 +298,7 @@ class SubstituteSpace(SenseSpace):
         self._context = isinstance(layers, str) and layers == "context"
         choice = None if self._context else cast(LayerChoice | None, layers)
         self._mix = None if choice is None else layer_weights(choice, elmo.n_layers)
-        self._predictor = PlacePredictor(elmo, candidates)
+        self._predictor = PlacePredictor(elmo, candidates, pattern=pattern)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
         self.special = self._predictor.model.special
@@ -297,7 +342,8 @@ class SubstituteSpace(SenseSpace):
             nothing = np.zeros((0, self.k), np.int32)
             return SenseVectors(self, nothing, nothing.astype(np.float32), layers=layers)
         if self._context:  # one direction next to the other
-            layers = np.concatenate(list(hidden), axis=1)
+            n_directions = 1 + self._predictor.model.bidirectional
+            layers = np.concatenate(list(hidden[:n_directions]), axis=1)
         # int8 has changed no figure that was measured: on SemCor 68.6 per cent with and without.
         found = self._predictor.likeliest(hidden, self.k, rounded=True)
         weights = found.values - found.total[:, None] - self.log_prior[found.ids]
@@ -361,6 +407,39 @@ class LayerSpace(SenseSpace):
 def _split(places: Sequence[Places]) -> tuple[list[Sentence], list[NDArray[np.int64]]]:
     """The sentences, and the positions in each as an array."""
     return [s for s, _ in places], [np.asarray(mine, np.int64) for _, mine in places]
+
+
+def base_forms(words: Sequence[str]) -> NDArray[np.int32]:
+    """The word that each word counts as where uses are compared, (n_words,).
+
+    Capitals do not matter. A regular form of English counts as its base if that is a word as well:
+    "banks" as "bank", but not "Paris" as "Pari".
+
+    Args:
+        words: by falling frequency.
+    """
+    lowest: dict[str, int] = {}
+    for number in sorted(range(len(words)), key=lambda k: words[k] != words[k].lower()):
+        lowest.setdefault(words[number].lower(), number)
+    bases = dict(lowest)
+    for word in lowest:
+        base = next((one for one in _stems(word) if one in lowest), None)
+        if base is not None:
+            bases[word] = lowest[base]
+    result = np.array([bases[word.lower()] for word in words], np.int32)
+    return np.asarray(result[result] if len(result) else result, np.int32)
+
+
+def _stems(word: str) -> Iterator[str]:
+    """What a word could be a regular form of."""
+    for ending, others in _ENDINGS:
+        stem = word.removesuffix(ending)
+        # Short words and "less" are no such forms.
+        if len(stem) < 3 or stem == word or (ending == "s" and stem[-1] == "s"):
+            continue
+        yield from (stem + other for other in others)
+        if ending in ("ed", "ing") and stem[-1] == stem[-2]:
+            yield stem[:-1]
 
 
 def make_space(

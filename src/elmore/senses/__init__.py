@@ -17,6 +17,7 @@ from elmore.senses.find import Concordance
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
 from elmore.senses.indexing import build_index
+from elmore.senses.induction import InducedSenses, induce
 from elmore.senses.periods import Trends, compare_periods
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Concordance",
     "Exploration",
     "Index",
+    "InducedSenses",
     "LayerSpace",
     "Sense",
     "SenseSpace",
@@ -37,6 +39,7 @@ __all__ = [
     "compare",
     "compare_periods",
     "frequencies",
+    "induce",
     "marked_place",
     "sense_vectors",
 ]

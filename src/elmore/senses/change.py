@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +13,27 @@ from numpy.typing import NDArray
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, SenseVectors, unit
 from elmore.report import Report, Reported, Row
-from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
+from elmore.senses.induction import divide, sense_names
 
 Shares = NDArray[np.float64]
+# What words can be ranked by.
+SORTS = ("pairwise", "prototype", "beyond", "divergence")
+# They have many uses, none of which is what a study of meanings looks for.
+FUNCTION_WORDS = frozenset(
+    """a about above after again against all also although am among an and another any are as at be
+    because been before being below between both but by can cannot could did do does doing done down
+    during each either else ever every few for from further had has have having he her here hers
+    herself him himself his how however i if in into is it its itself just least less may me might
+    mine more most much must my myself neither never no none nor not now of off often on once one
+    only onto or other others ought our ours ourselves out over own per quite rather same shall she
+    should since so some such than that the their theirs them themselves then there therefore these
+    they this those though through thus till to too toward towards under unless until up upon us
+    very was we were what whatever when where whether which while who whom whose why will with
+    within without would yet you your yours yourself yourselves n't 's 'd 'll 'm 're 've""".split()
+)
+# Resamples of the confidence interval.
+_RESAMPLES = 500
 # Distances that float32 cannot tell apart.
 _ROUNDING = 1e-6
 
@@ -47,10 +64,14 @@ class WordChange:
         n_old: uses in the old corpus.
         n_new: uses in the new one.
         pairwise: mean cosine distance between an old and a new use.
-        prototype: cosine distance between the mean old and the mean new use.
-        divergence: Jensen-Shannon divergence of the shares of senses, in bits, 0 to 1.
-        p: share of random divisions of the uses with a prototype distance at least as large.
+        low: lower end of its 95 % confidence interval, by resampling the uses.
+        high: upper end.
+        p: share of random divisions of the uses with a pairwise distance at least as large.
         q: p, corrected for the number of words (Benjamini and Hochberg 1995).
+        beyond: by how many standard deviations the distance is beyond that of random divisions.
+        prototype: cosine distance between the mean old and the mean new use.
+        divergence: Jensen-Shannon divergence of the shares of senses, in bits, 0 to 1; None if the
+            senses were not asked for.
         senses: the senses of both corpora together.
     """
 
@@ -58,16 +79,18 @@ class WordChange:
     n_old: int
     n_new: int
     pairwise: float
-    prototype: float
-    divergence: float
+    low: float
+    high: float
     p: float
     q: float
-    senses: tuple[SenseShare, ...]
+    beyond: float
+    prototype: float
+    divergence: float | None = None
+    senses: tuple[SenseShare, ...] = ()
 
-    def row(self) -> dict[str, str | int | float]:
+    def row(self) -> dict[str, str | int | float | None]:
         """The word as a row of a table, without its senses."""
-        names = ("word", "n_old", "n_new", "prototype", "pairwise", "divergence", "p", "q")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "senses"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,6 +98,7 @@ class Changes(Reported):
     """Words by falling change.
 
     Attributes:
+        sort: what they are ranked by.
         words: the words, or the first of them.
         labels: the folders of both indexes.
         n_compared: how many words were compared.
@@ -87,6 +111,7 @@ class Changes(Reported):
     n_compared: int
     n_changed: int
     rare: tuple[str, ...] = ()
+    sort: str = "pairwise"
 
     def __len__(self) -> int:
         return len(self.words)
@@ -96,30 +121,22 @@ class Changes(Reported):
 
     @property
     def report(self) -> Report:
-        """The ranking, and the senses of the words that have several."""
+        """The ranking, and the senses of the words."""
         ranking: list[Row] = [one.row() for one in self.words]
         senses: list[Row] = [
             {
                 "word": one.word,
                 "old": sense.old,
                 "new": sense.new,
-                "substitutes": ", ".join(sense.name),
+                "substitutes": ("one sense: " if len(one.senses) == 1 else "")
+                + ", ".join(sense.name),
                 "example": " ".join(sense.example.context(50)).strip(),
                 "where": sense.example.place,
             }
             for one in self.words
-            if len(one.senses) > 1
             for sense in one.senses
         ]
-        notes = []
-        if self.rare:
-            notes.append(f"left out, with too few uses: {', '.join(self.rare)}")
-        single = [one.word for one in self.words if len(one.senses) < 2]
-        if single:  # a divergence of 0 and an empty table would look like no change
-            notes.append(
-                f"too similar to form senses: the uses of {', '.join(single)}; their prototype and "
-                "pairwise distances still count, and elmore find shows the uses"
-            )
+        rare = f"left out, with too few uses: {', '.join(self.rare)}"
         return Report(
             name="change",
             metrics={
@@ -127,8 +144,8 @@ class Changes(Reported):
                 "changed (q < 0.05)": float(self.n_changed),
             },
             measured_on={"old": self.labels[0], "new": self.labels[1]},
-            tables={"change": ranking, "senses": senses},
-            notes=notes,
+            tables={f"change, by {self.sort}": ranking, "senses": senses},
+            notes=[rare] if self.rare else [],
         )
 
     def draw(self, path: Path, *, overwrite: bool = False) -> None:
@@ -145,13 +162,13 @@ def compare(
     *,
     min_uses: int = 20,
     permutations: int = 999,
-    max_senses: int = 8,
+    sort: str = "pairwise",
+    top: int | None = None,
+    stop_words: Collection[str] = FUNCTION_WORDS,
+    n_senses: int | None = None,
     seed: int = 0,
 ) -> Changes:
     """Rank words by how differently two corpora use them.
-
-    The ranking is by prototype distance less what chance gives, in standard deviations of the
-    random divisions: a rare word has a large distance by chance alone.
 
     Args:
         old: an index.
@@ -159,13 +176,19 @@ def compare(
         words: which words, or one word; all that both have by default.
         min_uses: leave out words with fewer uses in one of them.
         permutations: random divisions of the permutation test.
-        max_senses: see `Index.senses`.
+        sort: rank by "pairwise", "prototype", "divergence", or how far the pairwise distance is
+            "beyond" chance.
+        top: return only so many words; senses are found for them alone, which saves time.
+        stop_words: left out if `words` is not given.
+        n_senses: see `Index.senses`.
         seed: of the divisions and groups.
 
     Raises:
         ConfigError: a bad option, or vectors that cannot be compared.
         InputError: no word has enough uses, or one of `words` is missing.
     """
+    if sort not in SORTS:
+        raise ConfigError(f"sort={sort!r}; use one of {', '.join(SORTS)}")
     if difference := _difference(old.manifest, new.manifest):
         raise ConfigError(
             f"'{old.path}' and '{new.path}' were made with {difference}; index both with one"
@@ -173,28 +196,41 @@ def compare(
     for name, value in (("min_uses", min_uses), ("permutations", permutations)):
         if value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")
-    shared = [word for word in old.words if word in new.words]
+    shared = [word for word in old.words if word in new.words and word not in stop_words]
     if words is not None:
         shared = [words] if isinstance(words, str) else list(words)
-    found: list[tuple[float, WordChange]] = []
+    found: list[WordChange] = []
     rare = []
     for word in shared:
         rows = old.rows(word), new.rows(word)
         if min(map(len, rows)) >= min_uses:
-            found.append(_word_change(old, new, word, permutations, max_senses, seed))
+            vectors = [unit(one.vectors(some)) for one, some in zip((old, new), rows, strict=True)]
+            shift = pairwise_shift(vectors[0], vectors[1], permutations, seed)
+            found.append(
+                WordChange(
+                    word=word,
+                    n_old=len(rows[0]),
+                    n_new=len(rows[1]),
+                    q=1.0,
+                    prototype=float(_distances(*(one.mean(axis=0)[None] for one in vectors))[0]),
+                    **shift._asdict(),
+                )
+            )
         elif words is not None:
             rare.append(word)
     if not found:
         raise InputError(f"no word has {min_uses} uses in both indexes; lower min_uses")
-    order = sorted(range(len(found)), key=lambda k: (-found[k][0], found[k][1].word))
-    ranked = [found[k][1] for k in order]
-    corrected = _corrected(np.array([one.p for one in ranked]))
-    result = tuple(
-        WordChange(**{**vars(one), "q": float(q)}) for one, q in zip(ranked, corrected, strict=True)
-    )
-    n_changed = sum(one.q < 0.05 for one in result)
+    corrected = _corrected(np.array([one.p for one in found]))
+    found = [replace(one, q=float(q)) for one, q in zip(found, corrected, strict=True)]
+    n_changed, n_compared = sum(one.q < 0.05 for one in found), len(found)
+    if sort == "divergence":
+        found = [_with_senses(old, new, one, n_senses, seed) for one in found]
+    found.sort(key=lambda one: (-getattr(one, sort), one.word))
+    result = [
+        one if one.senses else _with_senses(old, new, one, n_senses, seed) for one in found[:top]
+    ]
     labels = old.label, new.label
-    return Changes(result, labels, len(result), n_changed, tuple(rare))
+    return Changes(tuple(result), labels, n_compared, n_changed, tuple(rare), sort)
 
 
 def _difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
@@ -213,80 +249,70 @@ def _difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
     return None if same else "different models"
 
 
-def _word_change(
-    old: Index, new: Index, word: str, permutations: int, max_senses: int, seed: int
-) -> tuple[float, WordChange]:
-    """How far a word is beyond chance, and what is known about it."""
-    rows = old.rows(word), new.rows(word)
-    n_old, n_new = map(len, rows)
-    vectors = unit(np.concatenate([old.vectors(rows[0]), new.vectors(rows[1])]))
-    shift = prototype_shift(vectors[:n_old], vectors[n_old:], permutations, seed)
-    grouping = group_vectors(vectors, max_senses, seed)
-    n = len(grouping.centres)
-    shares = [
-        np.bincount(part, minlength=n) / len(part)
-        for part in (grouping.groups[:n_old], grouping.groups[n_old:])
-    ]
-    one, two = old.substitutes(rows[0]), new.substitutes(rows[1])
+def _with_senses(
+    old: Index, new: Index, one: WordChange, n_senses: int | None, seed: int
+) -> WordChange:
+    """Divide the uses of both corpora together, as `Index.senses` divides those of one."""
+    rows, n_old = (old.rows(one.word), new.rows(one.word)), one.n_old
+    parts = [index.substitutes(some) for index, some in zip((old, new), rows, strict=True)]
     both = SenseVectors(
-        one.space, np.concatenate([one.ids, two.ids]), np.concatenate([one.weights, two.weights])
+        parts[0].space,
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        layers=None
+        if parts[0].layers is None
+        else np.concatenate([part.layers for part in parts if part.layers is not None]),
     )
+    memberships = divide(both, n_senses, seed)
+    groups = memberships.argmax(axis=1)
+    shares = [
+        np.bincount(part, minlength=memberships.shape[1]) / len(part)
+        for part in (groups[:n_old], groups[n_old:])
+    ]
     senses = []
-    for group, name in enumerate(sense_names(both, grouping.groups, {word.lower()})):
-        mine = np.flatnonzero(grouping.groups == group)
+    for group, name in enumerate(sense_names(both, groups, {one.word.lower()})):
+        mine = np.flatnonzero(groups == group)
         # The example is from the corpus in which the sense is more frequent.
         mine = mine[(mine >= n_old) == (shares[1][group] > shares[0][group])]
-        best = int(mine[np.argmax(vectors[mine] @ grouping.centres[group])])
+        best = int(mine[np.argmax(memberships[mine, group])])
         use = old.use(rows[0][best]) if best < n_old else new.use(rows[1][best - n_old])
         senses.append(SenseShare(name, float(shares[0][group]), float(shares[1][group]), use))
-    change = WordChange(
-        word=word,
-        n_old=n_old,
-        n_new=n_new,
-        # The mean product of all pairs is the product of the means.
-        pairwise=float(1 - vectors[:n_old].mean(axis=0) @ vectors[n_old:].mean(axis=0)),
-        prototype=shift.distance,
-        divergence=_divergence(*shares),
-        p=shift.p,
-        q=1.0,
-        senses=tuple(senses),
-    )
-    return shift.score, change
+    return replace(one, senses=tuple(senses), divergence=divergence(*shares))
 
 
 class Shift(NamedTuple):
-    """How far two sets of vectors are from each other.
+    """How far two sets of vectors are from each other; see `WordChange`."""
 
-    Attributes:
-        distance: cosine distance of their means.
-        score: in standard deviations of random divisions, from their mean.
-        p: share of random divisions with a distance at least as large.
-    """
-
-    distance: float
-    score: float
+    pairwise: float
+    low: float
+    high: float
     p: float
+    beyond: float
 
 
-def prototype_shift(old: Array, new: Array, permutations: int, seed: int) -> Shift:
-    """Compare unit vectors of two corpora by a permutation test."""
-    distance = float(_distances(old.mean(axis=0)[None], new.mean(axis=0)[None])[0])
-    draws = np.random.default_rng(seed)
-    random = _random_distances(np.concatenate([old, new]), len(old), permutations, draws)
-    score = float((distance - random.mean()) / max(float(random.std()), 1e-9))
-    p = float((1 + (random >= distance - _ROUNDING).sum()) / (1 + permutations))
-    return Shift(distance, score, p)
+def mean_distance(old: Array, new: Array) -> float:
+    """The mean cosine distance between a unit vector of one set and one of the other."""
+    # The mean product of all pairs is the product of the means.
+    return float(1 - old.mean(axis=0) @ new.mean(axis=0))
 
 
-def _random_distances(
-    vectors: Array, n_old: int, permutations: int, draws: np.random.Generator
-) -> Array:
-    """Prototype distances if the uses were divided at random, (permutations,)."""
-    chosen = np.zeros((permutations, len(vectors)), np.float32)
+def pairwise_shift(old: Array, new: Array, permutations: int, seed: int) -> Shift:
+    """Compare unit vectors of two corpora: a permutation test and a confidence interval."""
+    distance, draws = mean_distance(old, new), np.random.default_rng(seed)
+    both = np.concatenate([old, new])
+    chosen = np.zeros((permutations, len(both)), np.float32)
     for row in chosen:
-        row[draws.permutation(len(vectors))[:n_old]] = 1
-    sums = chosen @ vectors
-    return _distances(sums, vectors.sum(axis=0) - sums)
+        row[draws.permutation(len(both))[: len(old)]] = 1
+    sums = chosen @ both
+    random = 1 - np.einsum("nd,nd->n", sums, both.sum(axis=0) - sums) / (len(old) * len(new))
+    p = float((1 + (random >= distance - _ROUNDING).sum()) / (1 + permutations))
+    beyond = (distance - float(random.mean())) / max(float(random.std()), _ROUNDING)
+    means = [
+        draws.multinomial(len(one), np.full(len(one), 1 / len(one)), _RESAMPLES) @ one / len(one)
+        for one in (old, new)
+    ]
+    low, high = np.quantile(1 - np.einsum("nd,nd->n", *means), [0.025, 0.975])
+    return Shift(distance, float(low), float(high), p, beyond)
 
 
 def _distances(one: Array, two: Array) -> Array:
@@ -294,7 +320,7 @@ def _distances(one: Array, two: Array) -> Array:
     return np.asarray(np.where(distances < _ROUNDING, 0, distances), np.float32)
 
 
-def _divergence(one: Shares, two: Shares) -> float:
+def divergence(one: Shares, two: Shares) -> float:
     """The Jensen-Shannon divergence of two distributions, in bits."""
     mean = (one + two) / 2
 

@@ -22,7 +22,8 @@ from elmore.base.messages import shown
 from elmore.embedding.centroids import first_centres, k_means
 from elmore.errors import ConfigError, FormatError
 from elmore.language_model.sense_vectors import unit
-from elmore.senses.groups import Grouping, WordSenses, sense_names
+from elmore.senses.groups import WordSenses
+from elmore.senses.induction import sense_names
 
 if TYPE_CHECKING:
     from elmore.senses.index import Index, Rows
@@ -170,7 +171,8 @@ def _apply(found: WordSenses, steps: Sequence[Step]) -> WordSenses:
         )
     # As of the rows of the index, which are in order.
     order = np.argsort(rows, kind="stable")
-    grouping = Grouping(
-        numbers[order], centres, found.grouping.silhouette, found.grouping.stability
+    memberships = np.eye(len(groups), dtype=np.float32)[numbers[order]]  # a person was sure
+    grouping = dataclasses.replace(
+        found.grouping, groups=numbers[order], memberships=memberships, centres=centres
     )
     return dataclasses.replace(found, senses=tuple(senses), grouping=grouping)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,30 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import printable, shown
-from elmore.embedding.centroids import first_centres, k_means
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
+from elmore.language_model.sense_vectors import Array, Place, marked_place, unit
 from elmore.report import PICTURES, TABLES, Report, Reported, Row
 from elmore.senses.find import Hit
 from elmore.senses.index import Index, Rows, Use
+from elmore.senses.induction import divide, like_examples, sense_names
 from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import write_word_vectors
 
 Groups = NDArray[np.int64]
-# Of uses that decide how many groups there are: all pairs of them are compared.
-_MOST_USES = 1500
-# A word has several senses if its groups are as separate as this (mean silhouette), if that is so
-# many standard deviations more than in one cloud of the same shape or beyond doubt, and if parts
-# of its uses give nearly the same groups (adjusted Rand index). Chosen on 110 ambiguous words of
-# SemCor and 80 with one sense, of which 59 % then stay together; without the clouds 40 % did.
-_SEPARATE, _BEYOND_CHANCE, _CLEAR, _STABLE = 0.35, 4.0, 0.6, 0.7
-# A small sample of clouds has a standard deviation that is too small by chance.
-_CLOUDS, _LEAST_DEVIATION = 5, 0.01
-_NEARLY = 0.03
-# A sense has so many uses, and this share of them; smaller groups join the nearest one.
-_LEAST_USES, _LEAST_SHARE = 3, 0.03
-_STARTS, _RESAMPLES = 4, 6
-_NAME_WORDS = 6
+# Uses of a sense that new ones are compared with, the most typical first.
+_MIDDLE = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +31,14 @@ class Grouping:
 
     Attributes:
         groups: of each vector, (n,).
+        memberships: how much each use belongs to each group; rows add up to 1, (n, n_groups).
         centres: unit vectors, (n_groups, dim).
         silhouette: how separate the groups are, up to 1; 0 for one group.
-        stability: how well parts of the vectors give the same groups, up to 1.
+        stability: how much uses belong to their groups, on average, up to 1.
     """
 
     groups: Groups
+    memberships: Array
     centres: Array
     silhouette: float
     stability: float
@@ -79,7 +69,7 @@ class Sense:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordSenses(Reported):
-    """The senses of a word in a corpus; a single one if no division is clear.
+    """The senses of a word in a corpus; a single one if its uses are very much alike.
 
     Attributes:
         word: what was asked for: a word, a list or a pattern.
@@ -102,8 +92,10 @@ class WordSenses(Reported):
         return self.senses[k]
 
     def assign(self, places: Sequence[Place]) -> list[tuple[int, float]]:
-        """The number of the nearest sense of uses in new text, and the cosine with its middle."""
-        cosines = unit(self.index.space.vectors(places).dense()) @ self.grouping.centres.T
+        """The number of the most similar sense of uses in new text, and the mean similarity."""
+        found = self.index.space.vectors(places)
+        middle = [self.index.substitutes(one.rows[:_MIDDLE]) for one in self.senses]
+        cosines = np.stack([found.similarity(some).mean(axis=1) for some in middle], axis=1)
         return [(int(row.argmax()) + 1, float(row.max())) for row in cosines]
 
     def assign_text(self, sentence: Sentence) -> list[tuple[int, int, float]]:
@@ -218,23 +210,29 @@ def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: boo
 
 
 def find_senses(
-    index: Index, word: str | Sequence[str], *, max_senses: int = 8, seed: int = 0
+    index: Index,
+    word: str | Sequence[str],
+    *,
+    n_senses: int | None = None,
+    like: Mapping[str, Sequence[str]] | None = None,
+    max_senses: int | None = None,
+    seed: int = 0,
 ) -> WordSenses:
-    """Group the uses of a word, of some words or of a pattern.
-
-    How many senses there are is found: the division into 2 to `max_senses` groups with the highest
-    silhouette, if it is clear and stable; otherwise the word has one sense.
+    """Divide the uses of a word, of some words or of a pattern; see `elmore.senses.induce`.
 
     Args:
         index: where the uses are.
         word: see `Index.rows`.
-        max_senses: the largest number to try.
-        seed: of the first centres and the resamples.
+        n_senses: how many senses; by default up to 7, or one if the uses are very much alike.
+        like: names of senses with examples, sentences with the word in brackets: each use joins the
+            sense whose examples are most similar.
+        max_senses: if more are found, divide into so many.
+        seed: of the division.
 
     Raises:
         InputError: the index has no such word, or no use of it.
     """
-    if max_senses < 1:
+    if max_senses is not None and max_senses < 1:
         raise ConfigError(f"max_senses={max_senses}; use 1 or more")
     rows = index.rows(word)
     label = word if isinstance(word, str) else ", ".join(word)
@@ -242,28 +240,37 @@ def find_senses(
         raise InputError(
             f"the index has no use of '{shown(label, 60)}'; make it again with a larger --max-uses"
         )
+    found = index.substitutes(rows)
+    if like:
+        places = [[marked_place(index, text) for text in some] for some in like.values()]
+        memberships = like_examples(found, [index.space.vectors(some) for some in places])
+    else:
+        memberships = divide(found, n_senses, seed)
+        if max_senses is not None and memberships.shape[1] > max_senses:
+            memberships = divide(found, max_senses, seed)
     vectors = unit(index.vectors(rows))
-    grouping = group_vectors(vectors, max_senses, seed)
+    grouping = make_grouping(vectors, memberships)
     own = frozenset(use.tokens[use.position].lower() for use in map(index.use, rows))
-    names = sense_names(index.substitutes(rows), grouping.groups, own)
-    cosines = vectors @ grouping.centres.T
+    names = sense_names(found, grouping.groups, own)
+    if like:
+        names = [(name, *words) for name, words in zip(like, names, strict=True)]
     sources = index.source_of(rows)
+    # The most typical uses belong to one sense alone, and are in the middle of it.
+    near = np.einsum("nd,nd->n", vectors, grouping.centres[grouping.groups])
+    certain = memberships.max(axis=1)
     senses = []
     for group in range(len(grouping.centres)):
         here = np.flatnonzero(grouping.groups == group)
-        near = here[np.argsort(-cosines[here, group], kind="stable")]
-        border: list[int] = []
-        if len(grouping.centres) > 1:
-            two = np.sort(cosines[here], axis=1)[:, -2:]
-            border = here[np.argsort(two[:, 1] - two[:, 0], kind="stable")[:2]].tolist()
+        here = here[np.lexsort((-near[here], -np.round(certain[here], 1)))]
+        doubtful = here[np.argsort(certain[here], kind="stable")[:2]]
         senses.append(
             Sense(
                 number=group + 1,
                 name=names[group],
                 rows=rows[here],
                 share=len(here) / len(rows),
-                typical=_different(index, rows[near], 3),
-                borderline=tuple(index.use(row) for row in rows[border]),
+                typical=_different(index, rows[here], 3),
+                borderline=tuple(map(index.use, rows[doubtful] if len(names) > 1 else [])),
                 sources={
                     index.sources[s]: float(np.mean(grouping.groups[sources == s] == group))
                     for s in np.unique(sources)
@@ -273,100 +280,12 @@ def find_senses(
     return WordSenses(label, tuple(senses), grouping, index, own)
 
 
-def sense_names(found: SenseVectors, groups: Groups, own: Collection[str]) -> list[tuple[str, ...]]:
-    """The substitutes of each group that stand out from the other groups, the strongest first.
-
-    Args:
-        found: sparse vectors of n uses.
-        groups: of each, (n,).
-        own: the words themselves in lower case, which name no sense.
-    """
-    used, columns = np.unique(found.ids, return_inverse=True)
-    columns = columns.reshape(found.ids.shape)
-    sums = np.zeros((int(groups.max()) + 1, len(used)))
-    for group in range(len(sums)):
-        here = groups == group
-        np.add.at(sums[group], columns[here], found.weights[here] / here.sum())
-    names = []
-    for group in range(len(sums)):
-        # Words that all senses share would name none of them.
-        others = np.delete(sums, group, axis=0)
-        stands_out = sums[group] - (others.max(axis=0) if len(others) else 0)
-        order = used[np.argsort(-stands_out, kind="stable")[: 4 * _NAME_WORDS]]
-        words: dict[str, str] = {}  # one of Shore and shore is enough
-        for k in order:
-            words.setdefault(found.space.words[k].lower(), found.space.words[k])
-        names.append(tuple(w for low, w in words.items() if low not in own)[:_NAME_WORDS])
-    return names
-
-
-def group_vectors(vectors: Array, max_groups: int = 8, seed: int = 0) -> Grouping:
-    """Divide unit vectors into groups, or leave them together if no division is clear."""
-    draws = np.random.default_rng(seed)
-    sample = vectors
-    if len(vectors) > _MOST_USES:
-        sample = vectors[np.sort(draws.choice(len(vectors), _MOST_USES, replace=False))]
-    least = _least(len(sample))
-    found: dict[int, tuple[float, Groups]] = {}
-    for k in range(2, min(max_groups, len(sample) // least) + 1):
-        for _ in range(_STARTS):
-            groups = _divided(sample, k, least, draws)
-            n, value = int(groups.max()) + 1, _silhouette(sample, groups)
-            if n > 1 and value > found.get(n, (_SEPARATE, groups))[0]:
-                found[n] = value, groups
-    best = max((value for value, _ in found.values()), default=0)
-    # The fewest groups that are nearly as separate as the best; then the others.
-    order = sorted(found, key=lambda n: (found[n][0] < best - _NEARLY, n))
-    for n in order:
-        value, groups = found[n]
-        if value < _CLEAR and not _beyond_chance(sample, value, n, least, draws):
-            continue
-        stability = _stability(sample, groups, n, least, draws)
-        if stability < _STABLE:
-            continue
-        every, centres = _assigned(vectors, _centres(sample, groups))
-        if len(centres) > 1:
-            return Grouping(every, centres, value, stability)
-    zeros = np.zeros(len(vectors), np.int64)
-    return Grouping(zeros, _centres(vectors, zeros), 0.0, 1.0)
-
-
-def _divided(points: Array, k: int, least: int, draws: np.random.Generator) -> Groups:
-    """k-means from centres far apart; small groups join the nearest."""
-    groups = k_means(points, first_centres(points, k, draws))
-    while True:
-        sizes = np.bincount(groups)
-        kept = np.argsort(-sizes, kind="stable")[: max(1, int((sizes >= least).sum()))]
-        means = unit(np.stack([points[groups == g].mean(axis=0) for g in kept]))
-        groups = k_means(points, means)
-        # Points that were set free can draw others with them, out of groups that were large enough.
-        if len(kept) == 1 or np.bincount(groups, minlength=len(kept)).min() >= least:
-            return groups
-
-
-def _assigned(vectors: Array, centres: Array) -> tuple[Groups, Array]:
-    """The nearest centre of each vector, and the centres of groups that are large enough.
-
-    Both are by falling size.
-    """
-    while True:
-        groups = np.argmax(vectors @ centres.T, axis=1)
-        sizes = np.bincount(groups, minlength=len(centres))
-        order = np.argsort(-sizes, kind="stable")
-        n_kept = max(1, int((sizes >= _least(len(vectors))).sum()))
-        centres = centres[order[:n_kept]]
-        if n_kept == len(sizes):
-            return np.argsort(order)[groups], centres
-
-
-def _least(n: int) -> int:
-    """How many of n uses a sense must have."""
-    return max(_LEAST_USES, int(_LEAST_SHARE * n))
-
-
-def _centres(points: Array, groups: Groups) -> Array:
-    n = int(groups.max()) + 1
-    return unit(np.stack([points[groups == group].mean(axis=0) for group in range(n)]))
+def make_grouping(vectors: Array, memberships: Array) -> Grouping:
+    """Describe a division of unit vectors, (n, dim), by their memberships, (n, n_groups)."""
+    groups = memberships.argmax(axis=1)
+    sums = np.eye(memberships.shape[1], dtype=np.float32)[groups].T @ vectors
+    stability = float(memberships.max(axis=1).mean())
+    return Grouping(groups, memberships, unit(sums), _silhouette(vectors, groups), stability)
 
 
 def _silhouette(points: Array, groups: Groups) -> float:
@@ -386,33 +305,6 @@ def _silhouette(points: Array, groups: Groups) -> float:
     other[rows, groups] = np.inf
     nearest = other.min(axis=1)
     return float(np.mean((nearest - own) / np.maximum(np.maximum(own, nearest), 1e-9)))
-
-
-def _beyond_chance(
-    points: Array, silhouette: float, k: int, least: int, draws: np.random.Generator
-) -> bool:
-    """Whether groups are more separate than those of normal clouds with the same covariance."""
-    mean, values = points.mean(axis=0), []
-    for _ in range(_CLOUDS):
-        mix = draws.standard_normal((len(points), len(points)), dtype=np.float32)
-        cloud = unit(mean + mix @ (points - mean) / np.sqrt(np.float32(len(points))))
-        tries = [_divided(cloud, k, least, draws) for _ in range(_STARTS)]
-        values.append(max(_silhouette(cloud, one) for one in tries))
-    deviation = max(float(np.std(values)), _LEAST_DEVIATION)
-    return silhouette > float(np.mean(values)) + _BEYOND_CHANCE * deviation
-
-
-def _stability(
-    points: Array, groups: Groups, k: int, least: int, draws: np.random.Generator
-) -> float:
-    """The mean adjusted Rand index of the groups and of those of four fifths of the points."""
-    values = []
-    for _ in range(_RESAMPLES):
-        some = draws.choice(len(points), max(k, 4 * len(points) // 5), replace=False)
-        tries = [_divided(points[some], k, max(2, 4 * least // 5), draws) for _ in range(_STARTS)]
-        best = max(tries, key=lambda one: _silhouette(points[some], one))
-        values.append(rand_index(groups[some], best))
-    return float(np.mean(values))
 
 
 def rand_index(one: Groups, two: Groups) -> float:

@@ -50,6 +50,7 @@ from elmore.language_model.sense_vectors import (
     SenseSpace,
     SenseVectors,
     SubstituteSpace,
+    base_forms,
     make_space,
 )
 from elmore.options import ComputeOptions
@@ -510,6 +511,11 @@ class Index:
             self._base.vocabulary if self._base is not self else self._json(VOCABULARY, list[str])
         )
 
+    @cached_property
+    def bases(self) -> NDArray[np.int32]:
+        """The substitute that each one counts as; see `base_forms`."""
+        return base_forms(self.vocabulary)
+
     def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
         """The uses of a word, of some words, or of a pattern, in the order of the index.
 
@@ -653,7 +659,7 @@ class Index:
             word: see `rows`.
             corrected: apply the corrections by hand (see `senses.corrections`), if all documents
                 are asked.
-            options: such as `max_senses` and `seed`.
+            options: such as `n_senses`, `like` and `seed`.
         """
         from elmore.senses import corrections
         from elmore.senses.groups import find_senses
@@ -695,6 +701,10 @@ class _Stored:
     @property
     def rows(self) -> Array:
         return self.index.space.rows
+
+    @property
+    def bases(self) -> NDArray[np.int32]:
+        return self.index.bases
 
 
 def compute_settings(manifest: Mapping[str, Any]) -> ComputeOptions:

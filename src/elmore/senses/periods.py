@@ -155,7 +155,7 @@ def compare_periods(
     if len(groups) < 2:
         raise ConfigError(f"{len(groups)} group of documents; a comparison needs 2 or more")
     labels, parts = tuple(groups), list(groups.values())
-    changes = compare(parts[0], parts[-1], words, min_uses=min_uses, **options)
+    changes = compare(parts[0], parts[-1], words, min_uses=min_uses, top=top, **options)
     # The parts of one index have the senses that `Index.senses` finds in all of it.
     base = parts[0].whole
     joined = _Joined(parts, labels)

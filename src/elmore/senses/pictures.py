@@ -82,10 +82,10 @@ def draw_change(found: Changes, path: Path, *, overwrite: bool = False) -> None:
     far, shares = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2))
     places = np.arange(len(words))
     sure = [_COLOURS[0] if one.q < 0.05 else "#bdbdbd" for one in words]
-    far.barh(places, [one.prototype for one in words], color=sure)
+    far.barh(places, [one.pairwise for one in words], color=sure)
     far.set_yticks(places, [_plain(one.word, 24) for one in words], fontsize=8)
     far.invert_yaxis()
-    far.set_xlabel("prototype distance; grey: q ≥ 0.05")
+    far.set_xlabel("mean pairwise distance; grey: q ≥ 0.05")
     for place, one in zip(places, words, strict=True):
         for offset, side in ((-0.2, "old"), (0.2, "new")):
             start = 0.0
