@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -111,3 +115,24 @@ def test_any_ids(rows: list[list[int]], width: int) -> None:
     torch.testing.assert_close(convolve(ids, *parts), expected, rtol=1e-12, atol=1e-12)
     groups = groups_by_length(ids.numpy(), width)
     assert sorted(k for members, _ in groups for k in members.tolist()) == list(range(len(rows)))
+
+
+def test_tables_do_not_depend_on_the_threads_of_blas() -> None:
+    """A subprocess each: BLAS reads the number of its threads when it is loaded."""
+    program = (
+        "import hashlib, numpy as np; from elmore.compute.charcnn import character_tables;"
+        "rng = np.random.default_rng(0); floats = lambda *shape: rng.random(shape, np.float32);"
+        "tables = character_tables(floats(262, 16), [floats(64, 16, 3), floats(256, 16, 5)]);"
+        "print([hashlib.sha256(table).hexdigest() for table in tables])"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in "12"
+    }
+    assert len(digests) == 1

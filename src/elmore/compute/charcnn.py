@@ -76,10 +76,15 @@ def character_tables(characters: Array, filters: Sequence[Array]) -> list[Array]
         for each filter (width * n_characters, count); row k * n_characters + c belongs to
         character c at the window's place k.
     """
-    return [
-        np.matmul(characters, weight.transpose(2, 1, 0)).reshape(-1, weight.shape[0])
-        for weight in filters
-    ]
+    tables = []
+    for weight in filters:
+        count, _, width = weight.shape
+        table = np.zeros((width, len(characters), count), np.float32)
+        # One dimension after the other: what BLAS sums depends on its number of threads.
+        for column, part in zip(characters.T, weight.transpose(1, 2, 0), strict=True):
+            table += column[:, None] * part[:, None]
+        tables.append(table.reshape(-1, count))
+    return tables
 
 
 class FilterTables:
