@@ -5,6 +5,8 @@ A message is one line: what is wrong, with the value; what to do. No capital, no
 
 from __future__ import annotations
 
+import signal
+
 __all__ = [
     "ConfigError",
     "ElmoreError",
@@ -14,6 +16,7 @@ __all__ = [
     "ModelNotFound",
     "NativeError",
     "ResumeError",
+    "Stopped",
 ]
 
 
@@ -76,3 +79,11 @@ class NativeError(ElmoreError):
 
 class ResumeError(ElmoreError):
     """A run folder does not fit what it should resume."""
+
+
+class Stopped(ElmoreError):
+    """A signal asked the training to stop; everything is saved."""
+
+    def __init__(self, number: int, step: int) -> None:
+        self.number = number
+        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}; resume it")

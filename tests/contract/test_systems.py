@@ -54,7 +54,7 @@ sys.platform = "win32"
 CORE = """
 from pathlib import Path
 from elmore import Elmo
-from elmore.training.loop import Stopped
+from elmore.errors import Stopped
 from elmore.training.bilm.pretrain import pretrain
 from elmore.training.run import Run
 from small_training import small_data, small_recipe

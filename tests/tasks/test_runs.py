@@ -12,11 +12,10 @@ import torch
 from small_tasks import NAMES, make, quick_recipe, task_class, write_data
 
 from elmore import Elmo
-from elmore.errors import ConfigError, InputError, MissingExtra, ResumeError
+from elmore.errors import ConfigError, InputError, MissingExtra, ResumeError, Stopped
 from elmore.report import Report
 from elmore.tasks import ClassifyExample, NliExample, SentimentExample, TagExample
 from elmore.tasks.fitting import over_seeds
-from elmore.training.loop import Stopped
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,7 +31,7 @@ sys.path.insert(0, sys.argv[1])
 data, out, settings, stop = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
 from small_training import small_recipe
 from elmore.errors import ElmoreError
-from elmore.training.loop import Stopped
+from elmore.errors import Stopped
 from elmore.training.bilm.pretrain import pretrain
 def report(line):
     if stop and line["step"] == stop:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from small_training import small_data, small_recipe
 
-from elmore.errors import ElmoreError
+from elmore.errors import ElmoreError, Stopped
 from elmore.training.bilm import trainer as trainer_module
 from elmore.training.bilm.pretrain import pretrain
-from elmore.training.loop import Cadence, StepReport, Stopped, train
+from elmore.training.loop import Cadence, StepReport, train
 from elmore.training.run import Run, load_state
 
 

@@ -10,11 +10,11 @@ import pytest
 from small_training import small_recipe, stop_at
 
 from elmore.corpus.prepared import Part, Prepared
+from elmore.errors import Stopped
 from elmore.training.bilm import plan as module
 from elmore.training.bilm.plan import Plan, curves, disk_bytes, expected_perplexity, make_plan
 from elmore.training.bilm.pretrain import pretrain
 from elmore.training.bilm.recipe import Recipe
-from elmore.training.loop import Stopped
 from elmore.training.run import Run
 
 

@@ -21,10 +21,9 @@ from small_training import digest, small_recipe
 from elmore.base.io import sha256_file
 from elmore.base.json import json_digest
 from elmore.corpus.prepared import Prepared
-from elmore.errors import ResumeError
+from elmore.errors import ResumeError, Stopped
 from elmore.training.bilm.pretrain import pretrain
 from elmore.training.bilm.recipe import Recipe
-from elmore.training.loop import Stopped
 from elmore.training.run import Run, load_state, save_state
 
 REGIMES: dict[str, dict[str, object]] = {

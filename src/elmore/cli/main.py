@@ -26,7 +26,7 @@ from elmore._version import __version__
 from elmore.base.messages import say, shown
 from elmore.base.optional import missing_extra
 from elmore.cli.console import one_line
-from elmore.errors import ConfigError, ElmoreError
+from elmore.errors import ConfigError, ElmoreError, Stopped
 
 # Headings of `elmore --help`, with the verbs below them and what each does.
 VERBS: dict[str, dict[str, str]] = {
@@ -142,6 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
     except click.exceptions.Exit as done:
         return done.exit_code
+    except Stopped as stopped:  # it saved everything
+        say(f"elmore: {stopped} with --resume")
+        return _end_by(stopped.number)
     except KeyboardInterrupt:
         return _end_by(signal.SIGINT)
     except _Terminated:
@@ -240,7 +243,7 @@ def _send_later(number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
 
 
-def _end_by(number: signal.Signals) -> int:
+def _end_by(number: int) -> int:
     """End by the signal itself: a shell then sees it and stops its loop."""
     _drop_stdout()
     if sys.platform != "win32":  # where no process ends by a signal

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from elmore.base.messages import say
 from elmore.cli import options
 from elmore.cli.console import Console, fitted, write_result
 from elmore.errors import ConfigError, ElmoreError
@@ -94,7 +91,7 @@ def pretrain(
     if finish is not None:
         recipe = finish_recipe(recipe, run.output, finish)
     display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
-    with ending_by_signal(), display:
+    with display:
         done = train(
             prepared,
             run.output,
@@ -188,7 +185,7 @@ def fine_tune(
     from elmore.training.display import Display
 
     display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
-    with ending_by_signal(), display:
+    with display:
         done = adapt(
             model.path,
             inputs,
@@ -213,21 +210,6 @@ def fine_tune(
 
 
 # --------------------------------------------------------------------------- all training verbs
-
-
-@contextlib.contextmanager
-def ending_by_signal() -> Iterator[None]:
-    """Let a run that a signal stopped, and that saved everything, end as the signal would."""
-    from elmore.training.loop import Stopped
-
-    try:
-        yield
-    except Stopped as stopped:
-        say(f"elmore: {stopped} with --resume")
-        if stopped.number == signal.SIGINT:
-            raise KeyboardInterrupt from None
-        signal.raise_signal(stopped.number)
-        raise SystemExit(128 + stopped.number) from None
 
 
 def _report(

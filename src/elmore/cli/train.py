@@ -11,7 +11,6 @@ import click
 from elmore.base.optional import require
 from elmore.cli import options
 from elmore.cli.console import Console, check_picture, fitted
-from elmore.cli.pretrain import ending_by_signal
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -150,8 +149,7 @@ def train(
                 report = dataclasses.replace(report, tables=tables)
             return _tested(report, learner.evaluate(test_data), test) if test else report
 
-    with ending_by_signal():
-        reports = {number: once(number) for number in range(run.seed, run.seed + seeds)}
+    reports = {number: once(number) for number in range(run.seed, run.seed + seeds)}
     report = over_seeds(reports) if seeds > 1 else reports[run.seed]
     report.save(output / "results.json", overwrite=True)
     _show(report, console)

@@ -21,12 +21,12 @@ from torch import Tensor
 from elmore.base.io import sha256_file
 from elmore.base.json import read_json
 from elmore.base.optional import require
-from elmore.errors import ConfigError, ResumeError
+from elmore.errors import ConfigError, ResumeError, Stopped
 from elmore.report import Report, Row
 from elmore.tasks.layers.features import LiveLayers
 from elmore.tasks.predictions import Example
 from elmore.training.display import TrainingProgress, reporting
-from elmore.training.loop import Cadence, StepReport, Stopped, Trainable, train
+from elmore.training.loop import Cadence, StepReport, Trainable, train
 from elmore.training.optimizers import (
     Update,
     clip_by_global_norm,

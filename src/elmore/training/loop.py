@@ -12,19 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from elmore.errors import ElmoreError
+from elmore.errors import ElmoreError, Stopped
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class Stopped(ElmoreError):
-    """A signal asked the training to stop; everything is saved."""
-
-    def __init__(self, number: int, step: int) -> None:
-        self.number = number
-        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}; resume it")
 
 
 class StepReport(NamedTuple):

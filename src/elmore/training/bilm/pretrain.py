@@ -9,7 +9,7 @@ from typing import Any
 
 from elmore.corpus.prepared import Prepared
 from elmore.embedding.load import ModelPath, read_checkpoint
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, Stopped
 from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.threads import TorchWorkers, one_thread
 from elmore.training.bilm.plan import Plan
@@ -17,7 +17,7 @@ from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.distributed import Group, join_group
-from elmore.training.loop import Cadence, Stopped, train
+from elmore.training.loop import Cadence, train
 from elmore.training.run import Run, load_state
 
 
