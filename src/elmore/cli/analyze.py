@@ -10,11 +10,10 @@ import click
 
 from elmore.cli import options
 from elmore.cli.console import Console, check_picture, check_report, fitted
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
 
 if TYPE_CHECKING:
     from elmore.cli.options import ModelChoice, TextInput
-    from elmore.options import LayerChoice
     from elmore.report import Report
 
 # The tasks that a study can train: those whose network has a place for ELMo to choose.
@@ -91,9 +90,8 @@ def _add_class(
 # --------------------------------------------------------------------------- probes of layers
 
 _PROBE = {
-    "cache": options.cache,
-    "max_bytes": options.max_bytes,
-    "layers": options.layers("all", "; all for each and their mean"),
+    **options.caching,
+    "layers": options.layers("all", every="each and their mean"),
     "random": options.flag(
         "Leave out the random control.", names="--no-random", flag_value=False, default=True
     ),
@@ -145,32 +143,22 @@ def _neighbors(
         names="--context",
         multiple=True,
     ),
-    same_word: bool = options.flag("Only uses of the word itself."),
-    top: int = options.count(5, "How many to list.", "K"),
-    layers: LayerChoice = options.layers("top"),
-    vectors: Path | None = options.vectors,
-    cache: Path | None = options.cache,
-    max_bytes: int = options.max_bytes,
+    settings: dict[str, Any] = options.keywords(
+        same_word=options.flag("Only uses of the word itself."),
+        top=options.count(5, "How many to list.", "K"),
+        layers=options.layers("top"),
+        vectors=options.vectors,
+        **options.caching,
+    ),
     model: ModelChoice = _MODEL,
     console: Console,
 ) -> Report:
     from elmore.analysis import Neighbors
 
-    if layers == options.ALL_LAYERS:
-        raise ConfigError("neighbors compares by one mix of layers; pass --layers top, mean, ...")
     elmo = model.load(text.tokenizer)
     question: Any = {"query": query, "contexts": contexts}
     with console.progress("sentences") as progress:
-        found = Neighbors(
-            elmo,
-            layers=layers,
-            vectors=vectors,
-            same_word=same_word,
-            top=top,
-            cache=cache,
-            max_bytes=max_bytes,
-            progress=progress,
-        )
+        found = Neighbors(elmo, progress=progress, **settings)
         if len(text.inputs) == 1 and Path(text.inputs[0]).is_dir():
             return found.run(text.inputs[0], **question)  # an index
         text.check(console)
@@ -277,8 +265,7 @@ _STUDY = {
     ),
     "seed": options.seed,
     "vectors": options.vectors,
-    "cache": options.cache,
-    "max_bytes": options.max_bytes,
+    **options.caching,
 }
 
 

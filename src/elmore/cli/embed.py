@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
     from elmore.language_model.sense_vectors import SenseVectors
-    from elmore.options import LayerChoice
     from elmore.text.tokenizer import Sentence
 
 _EXAMPLES = """\
@@ -67,25 +66,21 @@ def embed(
     text: TextInput = options.text_input,
     output: Path | None = options.output("File to create; stdout by default, for jsonl."),
     force: bool = options.force,
-    form: str | None = options.choice(
-        tuple(VECTOR_FORMATS),
-        None,
-        "Output format, by default from the suffix of -o, else jsonl.",
-        names="-f --format",
-    ),
-    layers: LayerChoice = options.layers(more="; all for each layer"),
-    pool: Pooling | None = options.choice(
-        get_args(Pooling),
-        None,
-        "One vector per sentence instead of one per token; sif to compare sentences.",
+    form: str | None = options.format(VECTOR_FORMATS, "jsonl"),
+    wanted: Output = options.group(
+        Output,
+        layers=options.layers(every="each layer"),
+        pool=options.choice(
+            get_args(Pooling),
+            None,
+            "One vector per sentence instead of one per token; sif to compare sentences.",
+        ),
+        dtype=options.choice(get_args(StoredType), "float32", "Type of the stored vectors."),
     ),
     view: str = options.choice(
         ["layers", "senses", "substitutes"],
         "layers",
         "What a vector is made of: layers, or substitutes of the word.",
-    ),
-    dtype: StoredType = options.choice(
-        get_args(StoredType), "float32", "Type of the stored vectors."
     ),
     sentence_index: bool | None = options.option(
         "hdf5: write sentence_to_index, by default up to a million lines.",
@@ -110,12 +105,11 @@ def embed(
     from elmore.embedding.results import value_shape
     from elmore.text.reading import check_rereadable
 
-    wanted = Output(layers=layers, pool=pool, dtype=dtype)
     if dry_run:
         text.check(console)
         _predict(text, model.load(text.tokenizer), wanted, console)
         return
-    form = _format(form, output)
+    form = options.format_of(form, output, VECTOR_FORMATS, "jsonl")
     if workers is None and shard_bytes is not None:
         raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
     if workers is not None and output is None:
@@ -161,7 +155,7 @@ def embed(
         else:
             settings = Settings(
                 shape=(None, config.lstm.projection_dim) if view == "senses" else shape,
-                dtype=dtype,
+                dtype=wanted.dtype,
                 texts=text.split_sentences or text.column is not None,
                 sentence_index=sentence_index,
                 overwrite=force,
@@ -173,18 +167,6 @@ def embed(
         {**dataclasses.asdict(counts), "output": output and str(output), "format": form},
         ", ".join([f"embedded {done}", *text.notes(model.checkpoint, counts)]),
     )
-
-
-def _format(form: str | None, output: Path | None) -> str:
-    """The format of -f, or of the suffix of -o."""
-    suffix = "" if output is None else output.suffix.lower()
-    if form is not None or not suffix:
-        return form or "jsonl"
-    for name, suffixes in VECTOR_FORMATS.items():
-        if suffix in suffixes:
-            return name
-    # JSON lines in a file called x.pt would be a surprise later.
-    raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(VECTOR_FORMATS)}")
 
 
 def _check_view(view: str, form: str, wanted: Output, workers: int | None) -> None:

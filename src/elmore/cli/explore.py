@@ -42,7 +42,7 @@ def explore(
     *,
     inputs: Sequence[str] = options.argument("[SENTENCE]...", nargs=-1),
     word: str | None = options.option("The word, by default the rarest one that is repeated."),
-    layers: LayerChoice = options.layers(more="; all for one table per layer"),
+    layers: LayerChoice = options.layers(every="one table per layer"),
     top: int = options.count(
         8, "How many words that fit its position.", "K", type=click.IntRange(0)
     ),
@@ -99,7 +99,7 @@ def _tables(
     uses: WordUses, layers: LayerChoice, n_layers: int
 ) -> list[tuple[str, NDArray[np.float32]]]:
     """The tables to show, each with its title."""
-    if layers == options.ALL_LAYERS:
+    if layers == "all":
         names = ["layer 0, without context", *(f"layer {k}" for k in range(1, n_layers))]
         return [(name, uses.similarity(k)) for k, name in enumerate(names)]
     title = {"mean": "mean of all layers", "top": "the top layer"}.get(str(layers))

@@ -17,10 +17,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 import click
 
+from elmore.base.messages import shown
 from elmore.cli.console import Console, several
 from elmore.cli.main import VERBS
 from elmore.config import ComputePrecision
@@ -42,7 +43,6 @@ COUNT = click.IntRange(1, 1 << 40)
 # Far more than any machine has; without a limit a typo could exhaust the system.
 CPUS = click.IntRange(1, 4096)
 PATH = click.Path(path_type=Path)
-ALL_LAYERS = "all"
 
 
 # --------------------------------------------------------------------------- declarations
@@ -111,6 +111,11 @@ def group(kind: Callable[..., Any], *, without: Collection[str] = (), **changed:
     return _Group(kind, {**declared(kind), **changed}, without)
 
 
+def keywords(**options: Any) -> Any:
+    """Options that a function gets as one dictionary, to pass them on as keywords."""
+    return _Group(dict, options, ())
+
+
 def declared(function: Callable[..., Any]) -> dict[str, Any]:
     """The options that the parameters of a function or dataclass declare."""
     parameters = inspect.signature(function).parameters.values()
@@ -168,22 +173,23 @@ def epilog(text: str) -> str:
 # --------------------------------------------------------------------------- single options
 
 
-def _layers(value: str) -> LayerChoice | str:
-    """`mean`, `top`, `all`, `2` or `0.2,0.3,0.5`."""
-    if value in ("mean", "top", ALL_LAYERS):
-        return value
-    try:
-        return [float(part) for part in value.split(",")] if "," in value else int(value)
-    except ValueError:
-        raise click.BadParameter(
-            f"'{value}' is not one of mean, top, all, a number, or weights w0,w1,w2"
-        ) from None
+def layers(default: str | None = "mean", more: str = "", *, every: str = "") -> Any:
+    """--layers; `every` says what `all` is for, where there is more than one mix."""
+    names = ("mean", "top", *(("all",) if every else ()))
 
+    def parse(value: str) -> LayerChoice | str:
+        if value in names:
+            return value
+        try:
+            return [float(part) for part in value.split(",")] if "," in value else int(value)
+        except ValueError:
+            raise click.BadParameter(
+                f"'{value}' is not one of {', '.join(names)}, a number, or weights w0,w1,w2"
+            ) from None
 
-def layers(default: str | None = "mean", more: str = "") -> Any:
-    """--layers."""
+    more += f"; all for {every}" if every else ""
     what = f"Mean, top, a number, or weights w0,w1,w2{more}."
-    return option(what, "CHOICE", type=_layers, default=default)
+    return option(what, "CHOICE", type=parse, default=default)
 
 
 def tokenizer(default: str | None = None) -> Any:
@@ -214,26 +220,40 @@ def _go_offline(context: click.Context, _: click.Parameter, wanted: bool) -> boo
     return wanted
 
 
-cache = option("Keep the layers in this folder for the next run.", "FOLDER", type=PATH)
-max_bytes = option(
-    "Size limit of --cache.",
-    "N",
-    names="--cache-gb",
-    type=click.FloatRange(0, min_open=True),
-    default=17,
-    callback=lambda ctx, param, value: max(1, int(value * 1e9)),
-)
+def number_or_name(value: str) -> int | str:
+    """A number, or a name; a file whose name is a number can be written as ./50000."""
+    return int(value) if value.isdecimal() else value
+
+
+# Where the layers of a training or an analysis are kept.
+caching = {
+    "cache": option("Keep the layers in this folder for the next run.", "FOLDER", type=PATH),
+    "max_bytes": option(
+        "Size limit of --cache.",
+        "N",
+        names="--cache-gb",
+        type=click.FloatRange(0, min_open=True),
+        default=17,
+        callback=lambda ctx, param, value: max(1, int(value * 1e9)),
+    ),
+}
 column = option(
     "CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the number "
     "of the column from 1.",
     "NAME|N",
-    type=lambda value: int(value) if value.isdecimal() else value,
+    type=number_or_name,
 )
 device = option("cpu, cuda, cuda:1, mps, ...", "NAME", default="cpu")
+errors = choice(
+    ["strict", "replace", "skip"],
+    "strict",
+    "Lines that are not UTF-8: stop with the line number, replace the bad bytes, or skip the line.",
+)
 force = flag("Replace an existing output.")
 limit = count(None, "Stop after N sentences.")
 offline = flag("Never use the network, like ELMORE_OFFLINE=1.", callback=_go_offline)
 seed = option("Random seed.", "N", type=int, default=0)
+split_sentences = flag("Split running text into sentences, instead of one sentence per line.")
 seeds = count(1, "Train with N seeds and report mean and standard deviation.")
 start = choice(
     ["zeros", "warm"],
@@ -248,6 +268,26 @@ vectors = option("Static word vectors: GloVe or word2vec.", "FILE", type=PATH)
 def heldout(default: float) -> Any:
     """--heldout."""
     return option("Share of the documents to hold out.", "SHARE", type=float, default=default)
+
+
+def format(formats: Mapping[str, Collection[str]], default: str) -> Any:
+    """-f; `formats` are names with the suffixes that mean them."""
+    what = f"Output format, by default from the suffix of -o, else {default}."
+    return choice(tuple(formats), None, what, names="-f --format")
+
+
+def format_of(
+    chosen: str | None, output: Path | None, formats: Mapping[str, Collection[str]], default: str
+) -> str:
+    """The format of -f, or of the suffix of -o."""
+    suffix = "" if output is None else output.suffix.lower()
+    if chosen is not None or not suffix:
+        return chosen or default
+    for name, suffixes in formats.items():
+        if suffix in suffixes:
+            return name
+    # Another format in a file called x.pt would be a surprise later.
+    raise ConfigError(f"'{shown(output, 120)}' has an unknown suffix; pass -f {', '.join(formats)}")
 
 
 # --------------------------------------------------------------------------- a training run
@@ -397,21 +437,22 @@ def is_sentence(word: str) -> bool:
     return len(word.split()) > 1 and not os.path.exists(word)
 
 
+def _streams(words: Sequence[str]) -> list[str | BinaryIO]:
+    """The inputs, with each sentence as a stream that is read like a file."""
+    return [
+        io.BytesIO(word.encode("utf-8", "surrogateescape")) if is_sentence(word) else word
+        for word in words
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextInput:
     """What to read and how."""
 
     inputs: tuple[str, ...] = argument("[INPUT]...", nargs=-1, type=click.Path())
     tokenized: bool = tokenized
-    split_sentences: bool = flag(
-        "Split running text into sentences, instead of one sentence per line."
-    )
-    errors: Errors = choice(
-        ["strict", "replace", "skip"],
-        "strict",
-        "Lines that are not UTF-8: stop with the line number, replace the bad bytes, or skip the "
-        "line.",
-    )
+    split_sentences: bool = split_sentences
+    errors: Errors = errors
     column: str | int | None = column
     conllu: bool = flag("CoNLL-U, which .conllu files are without it.")
     tokenizer: str | None = tokenizer()
@@ -433,38 +474,22 @@ class TextInput:
         """The inputs; - if there are none."""
         return self.inputs or ("-",)
 
-    @property
-    def files(self) -> list[str]:
-        """The inputs that are not sentences."""
-        return [word for word in self.words if not is_sentence(word)]
-
     def check(self, console: Console, output: Path | None = None) -> None:
         """Refuse what cannot be read before a model is loaded; explain a silence."""
         from elmore.text.reading import check_inputs
 
-        if self.files:
-            check_inputs(self.files, output)
+        if files := [word for word in self.words if not is_sentence(word)]:
+            check_inputs(files, output)
         if not self.inputs and sys.stdin is not None and sys.stdin.isatty():
             console.say("reading from the terminal; end with Ctrl-D")
 
     def read(self, elmo: Elmo, words: Sequence[str] = ()) -> Iterator[tuple[str, Sentence]]:
         """The sentences of all inputs, or of some, each with its text, up to --limit."""
-        from elmore.text.records import as_text
-
-        def each() -> Iterator[tuple[str, Sentence]]:
-            alphabet = elmo.checkpoint.alphabet
-            reading = self._reading(self.tokenizer or elmo.tokenize)
-            for word in words or self.words:
-                if is_sentence(word):
-                    stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
-                    for _, text in reading.texts(stream, "the argument", self.counts):
-                        sentence = self.counts.add(reading.sentence(text), alphabet)
-                        yield as_text(text), sentence
-                else:
-                    yield from reading.read([word], self.counts, alphabet)
-
+        reading = self._reading(self.tokenizer or elmo.tokenize)
+        inputs = _streams(words or self.words)
         left = None if self.limit is None else self.limit - self.counts.sentences
-        return itertools.islice(each(), left)
+        found = reading.read(inputs, self.counts, elmo.checkpoint.alphabet)
+        return itertools.islice(found, left)
 
     def sentences(self, elmo: Elmo, words: Sequence[str] = ()) -> Iterator[Sentence]:
         """The sentences of `read` alone."""
@@ -474,23 +499,16 @@ class TextInput:
         """How many sentences there are, for a bar; None if nobody would see it."""
         if console.quiet or sys.stderr is None or not sys.stderr.isatty():
             return None
-        if len(self.files) < len(self.words):
-            return None
         # Counting reads the files once more, in a thousandth of the time of embedding them.
-        count = self._reading("spaces").count(self.inputs)
+        count = self._reading("spaces").count(_streams(self.words))
         return count if count is None or self.limit is None else min(count, self.limit)
 
     def _reading(self, tokenizer: Tokenizer) -> TextFiles:
         from elmore.text.reading import TextFiles
 
-        return TextFiles(
-            tokenized=self.tokenized,
-            split_sentences=self.split_sentences,
-            tokenizer=tokenizer,
-            errors=self.errors,
-            column=self.column,
-            conllu=self.conllu,
-        )
+        chosen = {**self.options(), "tokenizer": tokenizer}
+        del chosen["limit"]
+        return TextFiles(**chosen)
 
     def notes(self, checkpoint: Checkpoint, counts: Counts | None = None) -> list[str]:
         """What was unusual in the text that was read, here or as `counts` says."""

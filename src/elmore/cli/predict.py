@@ -41,8 +41,11 @@ lines of a text file, by the task of the model:
 tag and classify also read .csv, .tsv and .jsonl files, with one text per row. -o labels.csv keeps
 their columns and adds those of the labels.
 """
-_SUFFIXES = {"": "text", ".txt": "text", ".ndjson": "jsonl"}
-_FORMATS = ("text", "jsonl", "conll", "csv", "tsv")
+_FORMATS = {
+    "text": (".txt", ".text"),
+    "jsonl": (".jsonl", ".ndjson"),
+    **{name: (f".{name}",) for name in ("conll", "csv", "tsv")},
+}
 
 
 @options.verb(_EXAMPLES, json=False)
@@ -50,12 +53,7 @@ def predict(
     *,
     trained: str = options.argument("MODEL"),
     text: TextInput = options.text_input,
-    form: str | None = options.choice(
-        _FORMATS,
-        None,
-        "Output format, by default from the suffix of -o, else text.",
-        names="-f --format",
-    ),
+    form: str | None = options.format(_FORMATS, "text"),
     output: Path | None = options.output("File to write; stdout by default."),
     force: bool = options.force,
     model: ModelChoice = options.model(
@@ -67,7 +65,7 @@ def predict(
     """MODEL is an included model, the folder of your own, or owner/name on the hub. INPUT is a text
     file, a table, or a sentence in quotes; - or none reads stdin.
     """
-    form = _format(form, output)
+    form = options.format_of(form, output, _FORMATS, "text")
     text.check(console, output)
     tables = _tables(text)
     from elmore.tasks.folder import load
@@ -95,16 +93,6 @@ def predict(
         console.say(f"{several(number, 'line')}{speed}")
     if text.counts.sentences:
         text.report(console, predictor.elmo.checkpoint)  # type: ignore[attr-defined]
-
-
-def _format(form: str | None, output: Path | None) -> str:
-    suffix = "" if output is None else output.suffix.lower()
-    named = form or _SUFFIXES.get(suffix, suffix.lstrip("."))
-    if named not in _FORMATS:
-        raise ConfigError(
-            f"no format has the suffix {shown(suffix, 20)}; use --format {', '.join(_FORMATS)}"
-        )
-    return named
 
 
 def _tables(text: TextInput) -> list[str]:

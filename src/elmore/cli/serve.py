@@ -79,8 +79,7 @@ def serve(
         "NAME|FOLDER",
         multiple=True,
     ),
-    limits: dict[str, int] = options.group(
-        lambda **limits: limits,
+    limits: dict[str, int] = options.keywords(
         body_bytes=_limit("body-bytes", 2_000_000, "Per request."),
         tokens=_limit("tokens", 16_384, "Per request."),
         sentences=_limit("sentences", 256, "Per request."),

@@ -86,11 +86,9 @@ def train(
     no_elmo: bool = options.flag("Train the baseline without ELMo."),
     tokenizer: str | None = options.tokenizer(),
     curve: bool = options.flag("tag, classify: also train on parts of the data."),
-    vectors: Path | None = options.vectors,
     run: RunChoice = options.group(options.RunChoice, without=("tensorboard",)),
     seeds: int = options.seeds,
-    cache: Path | None = options.cache,
-    max_bytes: int = options.max_bytes,
+    settings: dict[str, Any] = options.keywords(vectors=options.vectors, **options.caching),
     model: ModelChoice = options.model("batch_tokens", "start"),
     console: Console,
 ) -> None:
@@ -132,12 +130,10 @@ def train(
             learner = kind(
                 elmo,
                 recipe=chosen,
-                vectors=vectors,
-                cache=cache,
-                max_bytes=max_bytes,
                 seed=number,
                 device=model.device,
                 progress=progress,
+                **settings,
                 **columns,
             )
             report: Report = learner.fit(
@@ -193,8 +189,7 @@ def evaluate(
         "tag, classify: draw the confusions: svg, png or pdf.", "PICTURE", type=options.PATH
     ),
     force: bool = options.force,
-    cache: Path | None = options.cache,
-    max_bytes: int = options.max_bytes,
+    caching: dict[str, Any] = options.keywords(**options.caching),
     model: ModelChoice = options.model(
         *("batch_tokens", "start"),
         help="The biLM, by default the one stored with the trained model.",
@@ -211,10 +206,9 @@ def evaluate(
     task: Any = load(
         trained,
         elmo=model.load_named(),
-        cache=cache,
-        max_bytes=max_bytes,
         device=model.device,
         threads=model.threads,
+        **caching,
         **columns,
     )
     _show(task.evaluate(inputs), console)

@@ -69,8 +69,6 @@ def words(
     if output is None:
         # The number of words is known only at the end, and a pipe cannot be rewound.
         raise ConfigError("a word2vec file starts with its counts; pass -o FILE")
-    if layers == options.ALL_LAYERS:
-        raise ConfigError("a word has one vector here; use --layers mean, top, a number or weights")
     if senses is not None and not text.inputs:
         raise ConfigError("--senses needs a corpus; name an INPUT")
     if text.inputs:

@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 STDIN = "-"
+# The name of a file, - for stdin, or a sentence of the command line as an open stream.
+Input = str | BinaryIO
 _Parsed = TypeVar("_Parsed")
 # A paragraph is searched for sentences as soon as it is this long, in characters.
 _PARAGRAPH = 1 << 16
@@ -223,22 +225,22 @@ class TextFiles(Reading):
         return ((n, t.replace("\n", " ") if isinstance(t, str) else t) for n, t in texts)
 
     def read(
-        self, inputs: Sequence[str], counts: Counts, alphabet: Alphabet | None = None
+        self, inputs: Sequence[Input], counts: Counts, alphabet: Alphabet | None = None
     ) -> Iterator[tuple[str, Sentence]]:
-        """Yield each sentence of files and stdin as text and as tokens, and count.
+        """Yield each sentence of files, stdin and open streams as text and as tokens, and count.
 
         `alphabet` is that of the model, whose cut tokens are counted.
         """
         for text in self._texts(inputs, counts):
             yield as_text(text), counts.add(self.sentence(text), alphabet)
 
-    def count(self, inputs: Sequence[str]) -> int | None:
+    def count(self, inputs: Sequence[Input]) -> int | None:
         """How many sentences there are; None for stdin and pipes, which can be read only once."""
         if any(name == STDIN or _is_pipe(name) for name in inputs or [STDIN]):
             return None
         return sum(1 for _ in self._texts(inputs, Counts()))
 
-    def _texts(self, inputs: Sequence[str], counts: Counts) -> Iterator[Text]:
+    def _texts(self, inputs: Sequence[Input], counts: Counts) -> Iterator[Text]:
         for name in inputs or [STDIN]:
             with _open_input(name) as stream:
                 for _, text in self.texts(stream, _label(name), counts):
@@ -326,8 +328,10 @@ def check_rereadable(inputs: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _open_input(name: str) -> Iterator[BinaryIO]:
-    if name == STDIN:
+def _open_input(name: Input) -> Iterator[BinaryIO]:
+    if not isinstance(name, str):
+        yield name
+    elif name == STDIN:
         if sys.stdin is None:
             raise ElmoreError("stdin is closed; name an input file")
         yield sys.stdin.buffer
@@ -339,14 +343,16 @@ def _open_input(name: str) -> Iterator[BinaryIO]:
             yield stream
 
 
-def _label(name: str) -> str:
+def _label(name: Input) -> str:
+    if not isinstance(name, str):
+        return "the argument"
     return "stdin" if name == STDIN else name
 
 
-def _is_pipe(name: str) -> bool:
+def _is_pipe(name: Input) -> bool:
     """Whether a name is the shell's <(command)."""
     try:
-        return name != STDIN and stat.S_ISFIFO(os.stat(name).st_mode)
+        return name != STDIN and isinstance(name, str) and stat.S_ISFIFO(os.stat(name).st_mode)
     except (OSError, ValueError):
         return False  # opening it reports why
 
