@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.base.messages import Progress
     from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
-    from elmore.embedding.centroids import Centroid
     from elmore.options import LayerChoice
     from elmore.text.tokenizer import Sentence
 
@@ -53,9 +51,11 @@ def words(
     senses: int | None = options.count(
         None, "Of a corpus: cluster the uses of each word into K rows word%1, word%2, ...", "K"
     ),
-    uses: int = options.count(200, "With --senses: uses per word that are kept, a random sample."),
+    sampling: dict[str, int] = options.keywords(
+        uses=options.count(200, "With --senses: uses per word that are kept, a random sample."),
+        seed=options.seed,
+    ),
     layers: LayerChoice = options.layers(),
-    seed: int = options.seed,
     model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
@@ -63,6 +63,7 @@ def words(
     files or - for stdin, it has the mean of its contextual vectors there, and words that do not
     occur are left out.
     """
+    from elmore.embedding.centroids import sense_centroids, word_centroids
     from elmore.text.vocabulary import Vocabulary
     from elmore.text.word_vectors import write_word_vectors
 
@@ -78,59 +79,39 @@ def words(
         raise ConfigError("this model has no vocabulary; name the words with --words FILE")
     listed = vocabulary.words
     elmo = model.load(text.tokenizer)
-    report: dict[str, Any] = {"output": str(output)}
+    report: dict[str, Any] = {"output": str(output), "words": len(listed)}
+    rows: Iterable[tuple[str, NDArray[np.float32]]]
     if not text.inputs:
-        with console.progress("words", len(listed)) as progress:
-            dim = elmo.config.lstm.projection_dim
-            rows = _spelled(elmo, listed, progress)
-            write_word_vectors(output, rows, n_words=len(listed), dim=dim, overwrite=force)
-        report |= {"vectors": len(listed), "words": len(listed)}
-        console.done(report, f"wrote {len(listed)} vectors to '{output}'")
-        return
-    with console.progress("sentences", text.count(console)) as progress:
-        found = _averaged(text, elmo, listed, layers, senses, uses, seed, progress)
-    kept = [one for one in found if one.n_uses >= min_count]
-    write_word_vectors(
-        output,
-        ((one.word, one.vector) for one in kept),
-        n_words=len(kept),
-        dim=elmo.dim,
-        overwrite=force,
-    )
-    n_uses = sum(one.n_uses for one in kept)
-    report |= {"vectors": len(kept), "words": len(listed), "uses": n_uses}
-    console.done(report, f"wrote {len(kept)} vectors of {n_uses} uses to '{output}'")
+        n_rows, dim, of = len(listed), elmo.config.lstm.projection_dim, ""
+        rows = _spelled(elmo, listed, console)
+    else:
+        how: Any = {"layers": layers, "batch_tokens": elmo.engine.batch_tokens}
+        sentences = _read(text, elmo, console)
+        if senses is None:
+            found = word_centroids(elmo, sentences, listed, **how)
+        else:
+            found = sense_centroids(elmo, sentences, listed, senses=senses, **sampling, **how)
+        kept = [one for one in found if one.n_uses >= min_count]
+        report["uses"] = sum(one.n_uses for one in kept)
+        n_rows, dim, of = len(kept), elmo.dim, f" of {report['uses']} uses"
+        rows = ((one.word, one.vector) for one in kept)
+    write_word_vectors(output, rows, n_words=n_rows, dim=dim, overwrite=force)
+    console.done({**report, "vectors": n_rows}, f"wrote {n_rows} vectors{of} to '{output}'")
 
 
 def _spelled(
-    elmo: Elmo, listed: Sequence[str], progress: Progress
+    elmo: Elmo, listed: Sequence[str], console: Console
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """The vectors of words without context: layer 0, once per direction the same."""
-    for row in range(0, len(listed), _BLOCK):
-        block = listed[row : row + _BLOCK]
-        yield from zip(block, elmo.engine.token_vectors(block), strict=True)
-        progress.update(len(block))
+    with console.progress("words", len(listed)) as progress:
+        for row in range(0, len(listed), _BLOCK):
+            block = listed[row : row + _BLOCK]
+            yield from zip(block, elmo.engine.token_vectors(block), strict=True)
+            progress.update(len(block))
 
 
-def _averaged(
-    text: TextInput,
-    elmo: Elmo,
-    listed: Sequence[str],
-    layers: LayerChoice,
-    senses: int | None,
-    uses: int,
-    seed: int,
-    progress: Progress,
-) -> Sequence[Centroid]:
-    """The mean vectors of words, or of their senses."""
-    from elmore.embedding.centroids import sense_centroids, word_centroids
-
-    def sentences() -> Iterator[Sentence]:
+def _read(text: TextInput, elmo: Elmo, console: Console) -> Iterator[Sentence]:
+    with console.progress("sentences", text.count(console)) as progress:
         for sentence in text.sentences(elmo):
             progress.update(1)
             yield sentence
-
-    how: Any = {"layers": layers, "batch_tokens": elmo.engine.batch_tokens}
-    if senses is None:
-        return word_centroids(elmo, sentences(), listed, **how)
-    return sense_centroids(elmo, sentences(), listed, senses=senses, uses=uses, seed=seed, **how)
