@@ -50,6 +50,7 @@ def convert(
     """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears
     under its name only after it was verified.
     """
+    from elmore.embedding.certificate import CERTIFICATE, certified
     from elmore.formats import allennlp_hdf5, elmore_folder
 
     if to == "allennlp" and (precision != "float32" or start != "zeros"):
@@ -59,18 +60,21 @@ def convert(
     checkpoint = options.read_model(source).with_tokenizer(tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if to == "folder" else allennlp_hdf5.is_folder
-    difference = certificate = None
+    difference, left_out, verified = None, [], "not verified"
     with atomic_folder(output, overwrite=force, looks_ours=looks_ours) as temporary:
         if to == "allennlp":
             allennlp_hdf5.write(checkpoint, temporary)
+            left_out = _left_out(checkpoint)
         else:
-            certificate = _write(checkpoint, temporary, precision, start, measure=not no_verify)
+            if start == "warm":
+                checkpoint = _warmed(checkpoint)
+            if not no_verify:
+                checkpoint = certified(checkpoint, precision)
+            elmore_folder.write(checkpoint, temporary, precision=precision)
         if not no_verify:
             difference = _verify(checkpoint, temporary, precision)
-    left_out = _left_out(to, checkpoint)
-    verified = "not verified"
-    if difference is not None:
-        verified = f"verified: vectors differ by {difference:.2g} at most"
+            verified = f"verified: vectors differ by {difference:.2g} at most"
+    certificate = None if no_verify or to == "allennlp" else checkpoint.notes.get(CERTIFICATE)
     if certificate is not None:
         cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
         verified += f"; mean cosine to float32 by layer {cosine}"
@@ -82,10 +86,8 @@ def convert(
     )
 
 
-def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
+def _left_out(checkpoint: Checkpoint) -> list[str]:
     """What AllenNLP's files cannot store and the vectors do not need."""
-    if to == "folder":
-        return []
     parts = {
         "mixes": bool(checkpoint.mixes),
         "start state": checkpoint.start_state is not None,
@@ -102,26 +104,13 @@ def _refuse_itself(model: ModelPath, output: Path) -> None:
             raise ConfigError(f"'{output}' is the model itself; choose another -o")
 
 
-def _write(
-    checkpoint: Checkpoint, path: Path, precision: Any, start: str, *, measure: bool
-) -> dict[str, Any] | None:
-    """Write our format; returns what its precision costs, if that was measured."""
-    from elmore.formats import elmore_folder
+def _warmed(checkpoint: Checkpoint) -> Checkpoint:
+    """A model that has its state after a short text."""
+    from elmore.embedding.engine import Engine
+    from elmore.embedding.stateful import burn_in
 
-    certificate: dict[str, Any] | None = None
-    if precision != "float32" and measure:
-        from elmore.embedding.certificate import CERTIFICATE, certified
-
-        checkpoint = certified(checkpoint, precision)
-        certificate = dict(checkpoint.notes[CERTIFICATE])
-    if start == "warm":
-        from elmore.embedding.engine import Engine
-        from elmore.embedding.stateful import burn_in
-
-        warm = checkpoint.start_state or burn_in(Engine(checkpoint))
-        checkpoint = dataclasses.replace(checkpoint, start_state=warm)
-    elmore_folder.write(checkpoint, path, precision=precision)
-    return certificate
+    warm = checkpoint.start_state or burn_in(Engine(checkpoint))
+    return dataclasses.replace(checkpoint, start_state=warm)
 
 
 def _verify(before: Checkpoint, written: Path, precision: str) -> float:

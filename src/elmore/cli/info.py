@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -114,24 +115,16 @@ def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
 
     prepared = Prepared.open(path, verify=verify)
     # Sorted by count, so the first n words are the vocabulary of size n.
-    counts = (count for _, count in read_counts(prepared.folder / COUNTS))
+    counts = [count for _, count in read_counts(prepared.folder / COUNTS)]
+    covered = list(itertools.accumulate(counts))
+    sizes = [n - _N_SPECIALS for n in _SIZES if n < len(counts) + _N_SPECIALS]
     coverage = {
-        f"{size:,} words": f"{covered / prepared.n_tokens:.2%} of the tokens, each at least "
-        f"{last:,} times"
-        for size, last, covered in _coverage(counts)
+        f"{n + _N_SPECIALS:,} words": f"{covered[n - 1] / prepared.n_tokens:.2%} of the tokens, "
+        f"each at least {counts[n - 1]:,} times"
+        for n in [*sizes, len(counts)]
+        if n
     }
     return {**describe_prepared(prepared), "coverage": coverage}
-
-
-def _coverage(counts: Iterator[int]) -> Iterator[tuple[int, int, int]]:
-    """Vocabulary size, count of its last word and tokens covered; last of all words."""
-    size, covered, last = _N_SPECIALS, 0, 0
-    for last in counts:
-        size, covered = size + 1, covered + last
-        if size in _SIZES:
-            yield size, last, covered
-    if size not in _SIZES and covered:
-        yield size, last, covered
 
 
 def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
