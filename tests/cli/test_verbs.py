@@ -124,7 +124,7 @@ def test_int8_from_convert_to_info_and_embed(cli, tiny_folder, text, tmp_path):
 
 
 def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.cli.convert._TOLERANCE", {"float32": -1})
+    monkeypatch.setattr("elmore.cli.models._TOLERANCE", {"float32": -1})
     result = cli("convert", tiny_folder, "-o", tmp_path / "new")
     assert result.code == 1
     assert "verification failed" in result.err

@@ -55,7 +55,7 @@ def test_the_models_own_words(cli, text, tmp_path):
 def test_words_without_context(
     cli, tiny_folder: Path, tiny_elmo: Elmo, words, tmp_path, name, monkeypatch
 ):
-    monkeypatch.setattr("elmore.cli.words._BLOCK", 3)
+    monkeypatch.setattr("elmore.cli.embed._BLOCK", 3)
     out = tmp_path / name
     assert cli("words", "--model", tiny_folder, "--words", words, "-o", out).code == 0
     keyed = KeyedVectors.load_word2vec_format(str(out), binary=name.endswith("bin"))

@@ -13,7 +13,6 @@ from elmore.cli.console import Console, check_picture, check_report, fitted
 from elmore.errors import InputError
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ModelChoice, TextInput
     from elmore.report import Report
 
 # The tasks that a study can train: those whose network has a place for ELMo to choose.
@@ -72,7 +71,7 @@ def _add_class(
     """Add an analysis whose class takes all options by their names; `data` names its files."""
     names = data.split()
 
-    def run(*, model: ModelChoice, console: Console, **given: Any) -> Report:
+    def run(*, model: options.ModelChoice, console: Console, **given: Any) -> Report:
         import elmore.analysis
 
         files = [given.pop(name) for name in names]
@@ -135,7 +134,7 @@ The folder holds semcor.jsonl, test sets and *_order.tsv; see docs/analysis.md.
 
 def _neighbors(
     *,
-    text: TextInput = options.text_input,
+    text: options.TextInput = options.text_input,
     query: str = options.option("The word to look for.", "WORD", required=True),
     contexts: tuple[str, ...] = options.option(
         "A sentence with the word, by default two from the text; may be repeated.",
@@ -150,7 +149,7 @@ def _neighbors(
         vectors=options.vectors,
         **options.caching,
     ),
-    model: ModelChoice = _MODEL,
+    model: options.ModelChoice = _MODEL,
     console: Console,
 ) -> Report:
     from elmore.analysis import Neighbors

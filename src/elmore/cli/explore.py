@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.cli.options import ModelChoice
     from elmore.elmo import Elmo
     from elmore.language_model.word_uses import WordUses
     from elmore.options import LayerChoice
@@ -42,12 +40,12 @@ def explore(
     *,
     inputs: Sequence[str] = options.argument("[SENTENCE]...", nargs=-1),
     word: str | None = options.option("The word, by default the rarest one that is repeated."),
-    layers: LayerChoice = options.layers(every="one table per layer"),
+    layers: LayerChoice | Literal["all"] = options.layers(every="one table per layer"),
     top: int = options.count(
         8, "How many words that fit its position.", "K", type=click.IntRange(0)
     ),
     tokenizer: str | None = options.tokenizer(),
-    model: ModelChoice = options.model("batch_tokens"),
+    model: options.ModelChoice = options.model("batch_tokens"),
     console: Console,
 ) -> None:
     """SENTENCE is a sentence in quotes, or a text file with one per line; - or none reads stdin."""
@@ -75,7 +73,7 @@ def explore(
     lines = [_table(f"{name}: {title}", table, contexts) for title, table in tables.items()]
     if chosen.left_out:
         lines.append(f"\n{chosen.left_out} more uses are left out")
-    if likely:
+    if any(likely):
         lines.append("\nwords that the language model would put there")
         for number, words in enumerate(likely, 1):
             lines.append(f"{number:>4}  {', '.join(shown(name, 40) for name, _ in words)}")
@@ -87,7 +85,7 @@ def explore(
                 "tokens": sentences[use.sentence].tokens,
                 "substitutes": [{"word": w, "log_prob": round(value, 6)} for w, value in words],
             }
-            for use, words in itertools.zip_longest(uses.places, likely, fillvalue=())
+            for use, words in zip(uses.places, likely, strict=True)
         ],
         "similarity": [
             {"layers": title, "cosine": table.astype(float).round(6).tolist()}
@@ -111,7 +109,9 @@ def _texts(inputs: Sequence[str]) -> Iterator[str]:
             yield from (line for _, line in read_input(word))
 
 
-def _tables(uses: WordUses, layers: LayerChoice, n_layers: int) -> dict[str, NDArray[np.float32]]:
+def _tables(
+    uses: WordUses, layers: LayerChoice | Literal["all"], n_layers: int
+) -> dict[str, NDArray[np.float32]]:
     """The tables to show, by their titles."""
     if layers == "all":
         names = ["layer 0, without context", *(f"layer {k}" for k in range(1, n_layers))]
@@ -129,7 +129,7 @@ def _likely(
     from elmore.language_model.likely_words import substitutes_at
 
     if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
-        return []
+        return [[] for _ in uses.places]
     return substitutes_at(elmo, [(sentences[use.sentence], use.position) for use in uses.places], k)
 
 

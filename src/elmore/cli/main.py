@@ -68,8 +68,10 @@ VERBS: dict[str, dict[str, str]] = {
 # Verbs that share a file with another one.
 _FILES = {
     **dict.fromkeys(("index", "find", "frequencies", "collocates", "change"), "senses"),
-    "evaluate": "train",
-    "fine-tune": "pretrain",
+    **dict.fromkeys(("evaluate", "predict"), "train"),
+    **dict.fromkeys(("prepare", "fine-tune"), "pretrain"),
+    **dict.fromkeys(("info", "convert"), "models"),
+    "words": "embed",
 }
 # An option is suggested if it is this similar to what was typed.
 _SIMILAR = 0.7

@@ -14,7 +14,6 @@ from elmore.errors import ConfigError, InputError
 from elmore.report import aligned
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
     from elmore.language_model.perplexity import Perplexity
     from elmore.text.tokenizer import Sentence
@@ -50,7 +49,7 @@ _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "s
 @options.verb(_EXAMPLES)
 def score(
     *,
-    text: TextInput = options.text_input,
+    text: options.TextInput = options.text_input,
     per_token: bool = options.flag("Also the value of each token."),
     following: bool = options.flag("Words likely to follow each line.", names="--next"),
     previous: bool = options.flag("Words likely to come before it."),
@@ -63,7 +62,7 @@ def score(
     form: str = options.choice(
         ["jsonl", "tsv"], "jsonl", "Output format of records.", names="-f --format"
     ),
-    model: ModelChoice = options.model(),
+    model: options.ModelChoice = options.model(),
     console: Console,
 ) -> None:
     """INPUT is a text file with one sentence per line, or a sentence in quotes; - or none reads
@@ -177,7 +176,7 @@ def _cell(value: object) -> str:
 # --------------------------------------------------------------------------- --total
 
 
-def _print_total(text: TextInput, elmo: Elmo, start: str, console: Console) -> None:
+def _print_total(text: options.TextInput, elmo: Elmo, start: str, console: Console) -> None:
     """Measure each input, and all of them together; --limit counts over all of them."""
     from elmore.language_model.perplexity import perplexity
 

@@ -17,7 +17,6 @@ from elmore.cli.console import Console
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ModelChoice
     from elmore.embedding.load import ModelPath
 
 _EXAMPLES = """\
@@ -100,7 +99,7 @@ def serve(
     no_metrics: bool = options.flag("Leave out /metrics."),
     access_log: bool = options.flag("One line of JSON per request on stdout."),
     tokenizer: str | None = options.tokenizer(),
-    model: ModelChoice = options.model(),
+    model: options.ModelChoice = options.model(),
     console: Console,
 ) -> None:
     for module in ("fastapi", "uvicorn", "prometheus_client"):
@@ -147,7 +146,7 @@ def serve(
         server.serve(elmo, settings, listener, index=opened, started=started)
 
 
-def _as_indexed(path: Path, model: ModelChoice) -> ModelChoice:
+def _as_indexed(path: Path, model: options.ModelChoice) -> options.ModelChoice:
     """The model of an index, and how it must compute: with other settings its vectors differ."""
     from elmore.senses.index import compute_settings, read_manifest, stated_model
 
