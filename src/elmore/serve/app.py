@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import generate_latest
@@ -29,6 +30,7 @@ from elmore.serve.routes import Routes
 from elmore.serve.settings import Settings
 
 _BINARY = {"content": {NPZ: {"schema": {"type": "string", "format": "binary"}}}}
+_THREADS = 2  # few, because each keeps memory of its own for what it has encoded
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 # Nothing in the files is loaded from elsewhere.
 _PAGE = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
@@ -66,6 +68,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = _THREADS
         batcher.start()
         try:
             yield
@@ -95,14 +98,13 @@ def make_app(
         app.add_exception_handler(kind_of_error, on_error)
     known = [route for route in app.routes if isinstance(route, Route)]
     guard = Guard(app, settings, metrics, known, draining)
-    values: dict[tuple[str, str], Callable[[], float]] = {
-        ("elmore_pending_bytes", "bytes of responses under way"): lambda: guard.pending_bytes,
-        ("elmore_running_requests", "requests in progress"): lambda: guard.running,
-        ("elmore_waiting_requests", "requests in the queue"): lambda: batcher.waiting_requests,
-        ("elmore_waiting_tokens", "tokens in the queue"): lambda: batcher.waiting_tokens,
-    }
-    for names, value in values.items():
-        metrics.gauge(*names).set_function(value)
+    for name, what, value in (
+        ("elmore_pending_bytes", "bytes of responses under way", lambda: guard.pending_bytes),
+        ("elmore_running_requests", "requests in progress", lambda: guard.running),
+        ("elmore_waiting_requests", "requests in the queue", lambda: batcher.waiting_requests),
+        ("elmore_waiting_tokens", "tokens in the queue", lambda: batcher.waiting_tokens),
+    ):
+        metrics.gauge(name, what).set_function(value)
     # Outside the guard, so that error responses carry the CORS headers too.
     if not settings.origins:
         return guard
@@ -124,11 +126,9 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _add_work(app: FastAPI, routes: Routes, index: IndexRoutes | None) -> None:
-    """Add what the model does; the methods encode their responses themselves, which is faster."""
-    lists: dict[str, tuple[Callable[..., Any], type]] = {
-        "/v1/models": (routes.models, schemas.Listed[schemas.ModelEntry]),
-        "/v1/tasks": (routes.tasks, schemas.Listed[schemas.TaskEntry]),
-    }
+    """Add what the model does; large responses are encoded by the methods, which is faster."""
+    app.get("/v1/models", responses=_errors(401, 503))(routes.models)
+    app.get("/v1/tasks", responses=_errors(401, 503))(routes.tasks)
     work: dict[str, tuple[Callable[..., Any], type]] = {
         "/v1/embed": (routes.embed, schemas.EmbedResponse),
         "/v1/embeddings": (routes.embeddings, schemas.EmbeddingsResponse),
@@ -139,12 +139,11 @@ def _add_work(app: FastAPI, routes: Routes, index: IndexRoutes | None) -> None:
         "/v1/tasks/{name}": (routes.task, schemas.Results[schemas.TaskResult]),
     }
     if index is not None:
-        lists["/v1/index"] = (index.about, schemas.IndexResponse)
+        about: Any = {200: {"model": schemas.IndexResponse}}
+        app.get("/v1/index", responses={**about, **_errors(401, 503)})(index.about)
         work["/v1/index/find"] = (index.find, schemas.IndexFindResponse)
         work["/v1/index/senses"] = (index.senses, schemas.IndexSensesResponse)
         work["/v1/index/uses"] = (index.uses, schemas.IndexUsesResponse)
-    for path, (function, model) in lists.items():
-        app.get(path, responses={200: {"model": model}, **_errors(401, 503)})(function)
     for path, (function, model) in work.items():
         errors = _errors(400, 401, 406, 408, 413, 415, 422, 429, 503)
         if path == "/v1/tasks/{name}":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -33,9 +33,12 @@ from elmore.serve.schemas import (
     EmbeddingsRequest,
     EmbedRequest,
     ExploreRequest,
+    Listed,
+    ModelEntry,
     ScoreRequest,
     SensesRequest,
     SubstitutesRequest,
+    TaskEntry,
     TaskRequest,
 )
 from elmore.serve.settings import Settings
@@ -55,7 +58,6 @@ _MANY_NUMBERS = 8192
 _STREAMED_NUMBERS = 65_536
 # A word with its weight takes about as much memory as so many numbers.
 _WORD_NUMBERS = 32
-_THREADS = 2  # few, because each keeps memory of its own for what it has encoded
 
 
 class Routes:
@@ -67,7 +69,6 @@ class Routes:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
         self._has_index = has_index
         self._no_softmax: str | None = None
-        self._threads = CapacityLimiter(_THREADS)
         self._tasks = load_all(dict.fromkeys((*ready_models(), *settings.tasks)), elmo)
         try:
             LanguageModel(elmo)
@@ -82,31 +83,29 @@ class Routes:
             if self._no_softmax is None and len(sentence):
                 compute(self._elmo, [Item(likely, sentence, (0, 1))], self._settings.batch_tokens)
 
-    async def models(self) -> Response:
+    async def models(self) -> Listed[ModelEntry]:
         """The model that is served."""
-        entry = {
-            "id": self._settings.name,
-            "object": "model",
-            "owned_by": "elmore",
-            "dim": self._elmo.dim,
-            "n_layers": self._elmo.n_layers,
-            "language_model": self._no_softmax is None,
-            "index": self._has_index,
-        }
-        return json_response({"object": "list", "data": [entry]})
+        entry = ModelEntry(
+            id=self._settings.name,
+            dim=self._elmo.dim,
+            n_layers=self._elmo.n_layers,
+            language_model=self._no_softmax is None,
+            index=self._has_index,
+        )
+        return Listed(data=[entry])
 
-    async def tasks(self) -> Response:
+    async def tasks(self) -> Listed[TaskEntry]:
         """The taggers and classifiers that are served."""
-        data = [
-            {
-                "id": name,
-                "object": "task",
-                "task": model.name,
-                "labels": model.tags if isinstance(model, LightTagger) else model.classes,
-            }
-            for name, model in self._tasks.items()
-        ]
-        return json_response({"object": "list", "data": data})
+        return Listed(
+            data=[
+                TaskEntry(
+                    id=name,
+                    task=model.name,
+                    labels=model.tags if isinstance(model, LightTagger) else model.classes,
+                )
+                for name, model in self._tasks.items()
+            ]
+        )
 
     async def embed(self, body: EmbedRequest, request: Request) -> Response:
         """Vectors for tokens, or one per sentence with a pooling."""
@@ -134,8 +133,8 @@ class Routes:
         head = {"model": self._settings.name, "dim": dim}
         pieces = encode_vectors(kind, head, results, body.pooling is not None)
         if numbers > _STREAMED_NUMBERS:
-            return StreamingResponse(self._each(pieces), media_type=kind)
-        content = await self._call(numbers > _MANY_NUMBERS, b"".join, pieces)
+            return StreamingResponse(pieces, media_type=kind)
+        content = await _call(numbers > _MANY_NUMBERS, b"".join, pieces)
         return Response(content, media_type=kind)
 
     async def embeddings(self, body: EmbeddingsRequest, request: Request) -> Response:
@@ -160,7 +159,7 @@ class Routes:
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         head = {"object": "list", "model": self._settings.name, "usage": usage}
         many = len(values) * self._elmo.dim > _MANY_NUMBERS
-        return await self._call(many, _embeddings, head, values, body.encoding_format == "base64")
+        return await _call(many, _embeddings, head, values, body.encoding_format == "base64")
 
     async def score(self, body: ScoreRequest, request: Request) -> Response:
         """Natural logarithms, in both directions."""
@@ -214,7 +213,7 @@ class Routes:
                 for s, mine, words in zip(sentences, chosen, found, strict=True)
             ],
         }
-        return await self._call(count * body.k > _MANY_NUMBERS, json_response, answer)
+        return await _call(count * body.k > _MANY_NUMBERS, json_response, answer)
 
     async def explore(self, body: ExploreRequest, request: Request) -> Response:
         """Inner products of all uses of a word in all layers, and their sense vectors."""
@@ -242,7 +241,7 @@ class Routes:
         self._check(len(given), "sentences", body.param)
         # Texts to classify are divided into sentences: one list of sentences for each.
         many = sum(map(len, given)) > _MANY_CHARACTERS
-        read = await self._call(many, lambda: [model.read(one) for one in given])
+        read = await _call(many, lambda: [model.read(one) for one in given])
         items = [Item(vectors, one, model.finish) for sentences in read for one in sentences]
         n_tokens = sum(len(item.sentence) for item in items)
         self._check(n_tokens, "tokens", body.param)
@@ -258,7 +257,7 @@ class Routes:
         """Texts or lists of tokens as sentences, if they are within the limits."""
         self._check(len(given), "sentences", param)
         many = sum(map(len, given)) > _MANY_CHARACTERS
-        made = await self._call(many, lambda: [self._sentence(one) for one in given])
+        made = await _call(many, lambda: [self._sentence(one) for one in given])
         self._check(sum(map(len, made)), "tokens", param)
         return made
 
@@ -281,17 +280,6 @@ class Routes:
         if self._no_softmax is not None:
             raise ServiceError(422, self._no_softmax)
 
-    async def _call(self, heavy: bool, function: Callable[..., Result], *args: Any) -> Result:
-        """Call a function, in another thread if it is heavy."""
-        if not heavy:
-            return function(*args)
-        return await to_thread.run_sync(function, *args, limiter=self._threads)
-
-    async def _each(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """Encode the pieces of a response one by one, each when those before it are sent."""
-        while piece := await self._call(True, next, pieces, b""):
-            yield piece
-
     async def _run(self, request: Request, items: Sequence[Item], numbers: int = 0) -> list[Any]:
         """Compute, unless the client disconnects first or too much is under way.
 
@@ -310,6 +298,11 @@ class Routes:
                 task.cancel()
             # A task that was cancelled must be awaited, or its place in the queue is freed later.
             await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def _call(heavy: bool, function: Callable[..., Result], *args: Any) -> Result:
+    """Call a function, in another thread if it is heavy."""
+    return await to_thread.run_sync(function, *args) if heavy else function(*args)
 
 
 async def _disconnected(request: Request) -> None:

@@ -193,7 +193,7 @@ class Results(BaseModel, Generic[Result]):
 class Listed(BaseModel, Generic[Result]):
     """A list in the format of OpenAI's API."""
 
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[Result]
 
 
@@ -396,8 +396,8 @@ class IndexUsesResponse(BaseModel):
 
 class ModelEntry(BaseModel):
     id: str
-    object: Literal["model"]
-    owned_by: str
+    object: Literal["model"] = "model"
+    owned_by: str = "elmore"
     dim: int
     n_layers: int
     language_model: bool
@@ -408,7 +408,7 @@ class TaskEntry(BaseModel):
     """A trained tagger or classifier, and what it tells apart."""
 
     id: str
-    object: Literal["task"]
+    object: Literal["task"] = "task"
     task: Literal["tag", "classify"]
     labels: list[str]
 
