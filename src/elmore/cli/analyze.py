@@ -10,7 +10,6 @@ import click
 
 from elmore.cli import options
 from elmore.cli.console import Console, check_picture, check_report, fitted
-from elmore.errors import InputError
 
 if TYPE_CHECKING:
     from elmore.report import Report
@@ -162,11 +161,8 @@ def _neighbors(
             return found.run(text.inputs[0], **question)  # an index
         text.check(console)
         name = ", ".join(text.inputs) if text.inputs else "stdin"
-        try:
-            tokens = (sentence.tokens for sentence in text.sentences(elmo))
-            return found.run(tokens, name=name, **question)
-        except InputError as error:
-            raise error if error.file else InputError(str(error), file=name) from None
+        tokens = (sentence.tokens for sentence in text.sentences(elmo))
+        return found.run(tokens, name=name, **question)
 
 
 _add(

@@ -237,12 +237,17 @@ caching = {
         callback=lambda ctx, param, value: max(1, int(value * 1e9)),
     ),
 }
-column = option(
-    "CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the number "
-    "of the column from 1.",
-    "NAME|N",
-    type=number_or_name,
-)
+
+
+def column(**settings: Any) -> Any:
+    """--column."""
+    what = (
+        "CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the "
+        "number of the column from 1."
+    )
+    return option(what, "NAME|N", names="--column", **settings)
+
+
 device = option("cpu, cuda, cuda:1, mps, ...", "NAME", default="cpu")
 errors = choice(
     ["strict", "replace", "skip"],
@@ -453,7 +458,7 @@ class TextInput:
     tokenized: bool = tokenized
     split_sentences: bool = split_sentences
     errors: Errors = errors
-    column: str | int | None = column
+    column: str | int | None = column(type=number_or_name)
     conllu: bool = flag("CoNLL-U, which .conllu files are without it.")
     tokenizer: str | None = tokenizer()
     limit: int | None = limit

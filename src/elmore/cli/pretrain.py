@@ -78,10 +78,7 @@ def prepare(
         # Under a name of its own, so that an interrupted run can resume.
         folder = output.with_name(f"{output.name}.corpus")
     start = time.perf_counter()
-    with console.progress("tokens") as progress:
-        prepared = prepare_corpus(
-            inputs, folder, overwrite=force or words_only, progress=progress, **settings
-        )
+    prepared = prepare_corpus(inputs, folder, overwrite=force or words_only, **settings)
     if words_only:
         _keep_vocabulary(prepared, output, force, console)
         return

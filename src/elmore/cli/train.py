@@ -50,25 +50,23 @@ _TASKS = ("tag", "classify", "ner", "sentiment", "nli", "srl", "qa", "coref")
 _OWN = ("tag", "classify")
 
 
-def _columns(
-    *,
-    column: str | int | None = options.column,
-    label: str | None = options.option(
+_COLUMNS = {
+    "text": options.column(),
+    "label": options.option(
         "tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, feats or "
         "upos+xpos in CoNLL-U.",
         "COLUMN",
     ),
-    separator: str | None = options.option("classify: between several labels of a text.", "TEXT"),
+    "separator": options.option("classify: between several labels of a text.", "TEXT"),
+}
+
+
+def _checked(
+    task: str, columns: dict[str, str | None], threads: int | None, **flags: object
 ) -> dict[str, str]:
-    """The columns that are named."""
-    text = None if column is None else str(column)
-    values = {"text": text, "label": label, "separator": separator}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _check(task: str, columns: dict[str, str], threads: int | None, **flags: object) -> None:
-    """Refuse what a task does not have, and a machine that lacks what the end of a run needs."""
-    given = ["--column" if name == "text" else f"--{name}" for name in columns]
+    """The columns that are named; refuses a machine that lacks what the end of a run needs."""
+    named = {name: value for name, value in columns.items() if value is not None}
+    given = ["--column" if name == "text" else f"--{name}" for name in named]
     given += [f"--{name}" for name, value in flags.items() if value]
     if given and task not in _OWN:
         names = ", ".join(given)
@@ -76,6 +74,7 @@ def _check(task: str, columns: dict[str, str], threads: int | None, **flags: obj
     torch, _, _ = (require(name, "tasks", "a task") for name in ("torch", "sklearn", "seqeval"))
     if threads is not None:
         torch.set_num_threads(threads)  # a global setting, so only a program may change it
+    return named
 
 
 @options.verb(_TRAIN)
@@ -87,7 +86,7 @@ def train(
         "Development data, to choose the best epoch.", "FILE", multiple=True
     ),
     test: tuple[str, ...] = options.option("Test data, scored last.", "FILE", multiple=True),
-    columns: dict[str, str] = options.group(_columns),
+    columns: dict[str, str | None] = options.keywords(**_COLUMNS),
     no_elmo: bool = options.flag("Train the baseline without ELMo."),
     tokenizer: str | None = options.tokenizer(),
     curve: bool = options.flag("tag, classify: also train on parts of the data."),
@@ -100,7 +99,7 @@ def train(
     """INPUT are labelled files (plain, gz, bz2, xz or zst)."""
     if no_elmo and model.model is not None:
         raise ConfigError("--no-elmo and --model exclude each other; leave one out")
-    _check(task, columns, model.threads, curve=curve)
+    named = _checked(task, columns, model.threads, curve=curve)
     from elmore.tasks.fitting import over_seeds
     from elmore.tasks.folder import task_class
     from elmore.tasks.recipe import TaskRecipe
@@ -114,7 +113,7 @@ def train(
     chosen = TaskRecipe.load(run.recipe, task, kind.sizes, run.settings)
     # Read before the training: a missing file or an unknown label must not waste it.
     # With the model, whose tokenizer reads the text of some tasks.
-    reader = kind(elmo, recipe=chosen, **columns)
+    reader = kind(elmo, recipe=chosen, **named)
     train_data, dev_data, test_data = (
         reader.examples(files) if files else None for files in (inputs, dev, test)
     )
@@ -139,7 +138,7 @@ def train(
                 device=model.device,
                 progress=progress,
                 **settings,
-                **columns,
+                **named,
             )
             report: Report = learner.fit(
                 train_data, dev=dev_data, out=folder, resume=run.resume, progress=display.show
@@ -189,7 +188,7 @@ def evaluate(
     *,
     trained: str = options.argument("MODEL"),
     inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1, required=True),
-    columns: dict[str, Any] = options.group(_columns),
+    columns: dict[str, str | None] = options.keywords(**_COLUMNS),
     plot: Path | None = options.option(
         "tag, classify: draw the confusions: svg, png or pdf.", "PICTURE", type=options.PATH
     ),
@@ -206,7 +205,8 @@ def evaluate(
     """
     from elmore.tasks.folder import find_model, load, read_facts
 
-    _check(read_facts(find_model(trained)).task, columns, model.threads, plot=plot)
+    task_name = read_facts(find_model(trained)).task
+    named = _checked(task_name, columns, model.threads, plot=plot)
     check_picture(plot, force=force)
     task: Any = load(
         trained,
@@ -214,7 +214,7 @@ def evaluate(
         device=model.device,
         threads=model.threads,
         **caching,
-        **columns,
+        **named,
     )
     _show(task.evaluate(inputs), console)
     if plot is not None:
