@@ -63,7 +63,7 @@ _COLUMNS = {
 
 def _checked(
     task: str, columns: dict[str, str | None], threads: int | None, **flags: object
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """The columns that are named; refuses a machine that lacks what the end of a run needs."""
     named = {name: value for name, value in columns.items() if value is not None}
     given = ["--column" if name == "text" else f"--{name}" for name in named]

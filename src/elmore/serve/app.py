@@ -9,7 +9,7 @@ from typing import Any
 from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -87,9 +87,8 @@ def make_app(
         lifespan=lifespan,
     )
     _add_work(app, routes, index_routes)
-    _add_state(app, lambda: batcher.alive and not draining())
-    if settings.metrics:
-        _add_metrics(app, metrics)
+    registry = metrics.registry if settings.metrics else None
+    _add_state(app, lambda: batcher.alive and not draining(), registry)
     for path, kind in _PAGE.items() if settings.page else ():
         content = page_file(path.removeprefix("/") or "index.html")
         page = Response(content, 200, _PAGE_HEADERS, f"{kind}; charset=utf-8")
@@ -152,7 +151,7 @@ def _add_work(app: FastAPI, routes: Routes, index: IndexRoutes | None) -> None:
         app.post(path, responses={200: answer, **errors})(function)
 
 
-def _add_state(app: FastAPI, ready: Callable[[], bool]) -> None:
+def _add_state(app: FastAPI, ready: Callable[[], bool], registry: CollectorRegistry | None) -> None:
     @app.get("/health")
     async def health() -> schemas.State:
         """Whether the process runs."""
@@ -165,10 +164,11 @@ def _add_state(app: FastAPI, ready: Callable[[], bool]) -> None:
             raise ServiceError(503, retry_after=5)
         return schemas.State(status="ready")
 
+    if registry is None:
+        return
 
-def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
     @app.get("/metrics", responses={200: _TEXT, **_errors(401)})
     async def show_metrics() -> Response:
         """Metrics for Prometheus."""
-        content = generate_latest(metrics.registry)
+        content = generate_latest(registry)
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")

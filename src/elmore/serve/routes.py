@@ -20,6 +20,7 @@ from elmore.embedding.stream import finish_of
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
+from elmore.language_model.sense_vectors import SenseVectors
 from elmore.options import Output
 from elmore.serve.batcher import Batcher, Item, compute, likely, scores, senses, vectors
 from elmore.serve.bodies import (
@@ -46,7 +47,6 @@ from elmore.tasks.folder import ready_models
 from elmore.tasks.own.light import LightTagger, load_all
 
 if TYPE_CHECKING:
-    from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.tokenizer import Sentence
 
 Result = TypeVar("Result")
@@ -98,11 +98,9 @@ class Routes:
         """The taggers and classifiers that are served."""
         return Listed(
             data=[
-                TaskEntry(
-                    id=name,
-                    task=model.name,
-                    labels=model.tags if isinstance(model, LightTagger) else model.classes,
-                )
+                TaskEntry(id=name, task="tag", labels=model.tags)
+                if isinstance(model, LightTagger)
+                else TaskEntry(id=name, task="classify", labels=model.classes)
                 for name, model in self._tasks.items()
             ]
         )
@@ -122,7 +120,7 @@ class Routes:
         dim = self._elmo.config.lstm.projection_dim if dense else self._elmo.dim
         numbers = rows * dim * (self._elmo.n_layers if body.layers == "all" else 1)
         items = [
-            Item(senses, sentence, (range(len(sentence)), _dense))
+            Item(senses, sentence, (range(len(sentence)), SenseVectors.dense))
             if dense
             else Item(vectors, sentence, finish)
             for sentence in sentences
@@ -336,10 +334,6 @@ def _places(
         }
         for position, words in zip(positions, found, strict=True)
     ]
-
-
-def _dense(found: SenseVectors) -> Any:
-    return found.dense()
 
 
 def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> Response:
