@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from elmore.elmo import Elmo
     from elmore.language_model.perplexity import Perplexity
     from elmore.text.tokenizer import Sentence
-
-Kind = Literal["sentences", "tokens", "next", "previous", "substitutes", "total"]
 
 _EXAMPLES = """\
   elmore score "A plant grew ."
@@ -40,7 +38,7 @@ leaves out the predictions of unknown words. Empty lines are not counted.
 _DEFAULT_TOP = 10
 _TSV = {
     "sentences": "log_prob forward backward perplexity n_tokens sentence",
-    "tokens": "sentence position token forward backward unknown",
+    "per_token": "sentence position token forward backward unknown",
     "words": "sentence position rank word log_prob",
 }
 _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
@@ -50,11 +48,13 @@ _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "s
 def score(
     *,
     text: options.TextInput = options.text_input,
-    per_token: bool = options.flag("Also the value of each token."),
-    following: bool = options.flag("Words likely to follow each line.", names="--next"),
-    previous: bool = options.flag("Words likely to come before it."),
-    substitutes: bool = options.flag("Words likely at the position of each token."),
-    total: bool = options.flag("The perplexity of each file and of all of them."),
+    kinds: dict[str, bool] = options.keywords(
+        per_token=options.flag("Also the value of each token."),
+        next=options.flag("Words likely to follow each line."),
+        previous=options.flag("Words likely to come before it."),
+        substitutes=options.flag("Words likely at the position of each token."),
+        total=options.flag("The perplexity of each file and of all of them."),
+    ),
     top: int | None = options.count(None, f"How many words, by default {_DEFAULT_TOP}.", "K"),
     position: int | None = options.count(
         None, "With --substitutes: only this token, from 0.", type=click.IntRange(0)
@@ -68,24 +68,22 @@ def score(
     """INPUT is a text file with one sentence per line, or a sentence in quotes; - or none reads
     stdin.
     """
-    kinds: tuple[Kind, ...] = ("tokens", "next", "previous", "substitutes", "total")
-    flags = (per_token, following, previous, substitutes, total)
-    chosen = [kind for kind, wanted in zip(kinds, flags, strict=True) if wanted]
+    chosen = [kind for kind, wanted in kinds.items() if wanted]
     if len(chosen) > 1:
         raise ConfigError(
             "--per-token, --next, --previous, --substitutes and --total exclude each other; leave "
             "all but one out"
         )
-    kind: Kind = chosen[0] if chosen else "sentences"
+    kind = chosen[0] if chosen else "sentences"
     if top is not None and kind not in ("next", "previous", "substitutes"):
         raise ConfigError("--top lists words; add --next, --previous or --substitutes")
-    if position is not None and not substitutes:
+    if position is not None and kind != "substitutes":
         raise ConfigError("--position is for --substitutes; add it")
-    if console.json and not total:
+    if console.json and kind != "total":
         raise ConfigError("--json is for --total; records are JSON lines without it")
     text.check(console)
     elmo = model.load(text.tokenizer)
-    if total:
+    if kind == "total":
         _print_total(text, elmo, model.start, console)
         return
     missing = 0
@@ -108,7 +106,7 @@ def score(
 
 
 def _records(
-    elmo: Elmo, sentences: Iterable[Sentence], kind: Kind, top: int, position: int | None
+    elmo: Elmo, sentences: Iterable[Sentence], kind: str, top: int, position: int | None
 ) -> Iterator[dict[str, Any]]:
     from elmore.language_model.likely_words import next_words, previous_words, substitutes
     from elmore.language_model.scores import pipe_scores
@@ -134,34 +132,31 @@ def _records(
     else:
         batch_tokens = elmo.engine.batch_tokens
         for result in pipe_scores(elmo, sentences, batch_tokens=batch_tokens):
-            yield result.to_dict(per_token=kind == "tokens")
+            yield result.to_dict(per_token=kind == "per_token")
 
 
 def _words(words: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"word": word, "log_prob": round(value, 6)} for word, value in words]
 
 
-def _rows(kind: Kind, number: int, record: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+def _rows(kind: str, number: int, record: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """The rows of a record in a table."""
     tokens = record["tokens"]
-    if kind == "tokens":
+    if kind == "per_token":
         backward = record["backward"] or [None] * len(tokens)
         if record["begin"] is not None:
             yield number, -1, "<S>", None, record["begin"], False
         for k, token in enumerate(tokens):
             yield number, k, token, record["forward"][k], backward[k], record["unknown"][k]
         yield number, len(tokens), "</S>", record["end"], None, False
-    elif kind == "substitutes":
-        for found in record["substitutes"]:
-            for rank, word in enumerate(found["words"], 1):
-                yield number, found["position"], rank, word["word"], word["log_prob"]
     elif kind == "sentences":
         names = ("log_prob", "forward_log_prob", "backward_log_prob", "perplexity")
         yield (*(record[name] for name in names), len(tokens), " ".join(tokens))
     else:
-        position = len(tokens) if kind == "next" else -1
-        for rank, word in enumerate(record[kind], 1):
-            yield number, position, rank, word["word"], word["log_prob"]
+        alone = {"position": len(tokens) if kind == "next" else -1, "words": record[kind]}
+        for place in record[kind] if kind == "substitutes" else [alone]:
+            for rank, word in enumerate(place["words"], 1):
+                yield number, place["position"], rank, word["word"], word["log_prob"]
 
 
 def _cell(value: object) -> str:
