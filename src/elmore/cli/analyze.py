@@ -53,7 +53,7 @@ def _add(
 
     every = {
         **declared,
-        "plot": options.option("Draw it too: svg, png or pdf.", "PICTURE", type=options.PATH),
+        "plot": options.path("Draw it too: svg, png or pdf.", "PICTURE"),
         "output": options.output("Write the report there: JSON if it ends in .json, else text."),
         "force": options.force,
     }
@@ -135,11 +135,8 @@ def _neighbors(
     *,
     text: options.TextInput = options.text_input,
     query: str = options.option("The word to look for.", "WORD", required=True),
-    contexts: tuple[str, ...] = options.option(
-        "A sentence with the word, by default two from the text; may be repeated.",
-        "SENTENCE",
-        names="--context",
-        multiple=True,
+    contexts: tuple[str, ...] = options.repeated(
+        "A sentence with the word, by default two from the text", "SENTENCE", names="--context"
     ),
     settings: dict[str, Any] = options.keywords(
         same_word=options.flag("Only uses of the word itself."),
@@ -231,7 +228,7 @@ The folder holds the XML files and the all.key of SemEval-2010 task 14 or SemEva
     "folder",
     {
         **_SENSES,
-        "answers": options.option("Score this key instead.", "KEY", type=options.PATH),
+        "answers": options.path("Score this key instead.", "KEY"),
     },
 )
 _add_class(
@@ -255,9 +252,7 @@ _STUDY = {
     "recipe": options.recipe("laptop"),
     "settings": options.settings,
     "seeds": options.seeds,
-    "out": options.option(
-        "Keep the runs, to resume them.", "FOLDER", names="--runs", type=options.PATH
-    ),
+    "out": options.path("Keep the runs, to resume them.", "FOLDER", names="--runs"),
     "seed": options.seed,
     "vectors": options.vectors,
     **options.caching,

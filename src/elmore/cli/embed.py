@@ -272,11 +272,8 @@ def words(
         "word2vec file to create: NAME.bin, or any other name for text.", required=True
     ),
     force: bool = options.force,
-    file: Path | None = options.option(
-        "The words, one per line, by default the model's vocabulary.",
-        "FILE",
-        names="--words",
-        type=options.PATH,
+    file: Path | None = options.path(
+        "The words, one per line, by default the model's vocabulary.", names="--words"
     ),
     min_count: int = options.count(1, "Of a corpus: leave out words and senses with fewer uses."),
     senses: int | None = options.count(

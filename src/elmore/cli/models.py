@@ -47,11 +47,10 @@ def models(
     *,
     language: str | None = options.option("Only models of this language (ISO 639).", "CODE"),
     downloaded: bool = options.flag("Only models that are on this machine."),
-    prune: tuple[str, ...] = options.option(
-        f"Delete the download of this model, and unfinished downloads; may be repeated; {_ALL} for "
-        f"all of them, {_PARTS} for unfinished ones alone.",
+    prune: tuple[str, ...] = options.repeated(
+        f"Delete the download of this model, and unfinished downloads; {_ALL} for all of them, "
+        f"{_PARTS} for unfinished ones alone",
         "NAME",
-        multiple=True,
     ),
     dry_run: bool = options.flag("With --prune: only list what would be deleted."),
     console: Console,

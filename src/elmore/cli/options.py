@@ -106,6 +106,16 @@ def choice(values: Sequence[str], default: str | None, help: str, **settings: An
     return option(help, type=click.Choice(values), default=default, **settings)
 
 
+def path(help: str, metavar: str = "FILE", **settings: Any) -> Any:
+    """An option that is a path."""
+    return option(help, metavar, type=PATH, **settings)
+
+
+def repeated(help: str, metavar: str = "FILE", **settings: Any) -> Any:
+    """An option that may be given several times."""
+    return option(f"{help}; may be repeated.", metavar, multiple=True, **settings)
+
+
 def group(kind: Callable[..., Any], *, without: Collection[str] = (), **changed: Any) -> Any:
     """The options that `kind` declares as one object, some left out and some changed."""
     return _Group(kind, {**declared(kind), **changed}, without)
@@ -201,11 +211,10 @@ def tokenizer(default: str | None = None) -> Any:
 
 def output(what: str, *, required: bool = False) -> Any:
     """-o, where - is stdout like nothing."""
-    return option(
+    return path(
         what,
         "PATH",
         names="-o --output",
-        type=PATH,
         required=required,
         callback=lambda ctx, param, value: None if value == Path("-") else value,
     )
@@ -227,7 +236,7 @@ def number_or_name(value: str) -> int | str:
 
 # Where the layers of a training or an analysis are kept.
 caching = {
-    "cache": option("Keep the layers in this folder for the next run.", "FOLDER", type=PATH),
+    "cache": path("Keep the layers in this folder for the next run.", "FOLDER"),
     "max_bytes": option(
         "Size limit of --cache.",
         "N",
@@ -267,7 +276,7 @@ start = choice(
 )
 threads = count(None, "CPU threads, by default all.", type=CPUS)
 tokenized = flag("Lines are tokens separated by spaces.")
-vectors = option("Static word vectors: GloVe or word2vec.", "FILE", type=PATH)
+vectors = path("Static word vectors: GloVe or word2vec.")
 
 
 def heldout(default: float) -> Any:
@@ -313,11 +322,10 @@ def recipe(default: str | None, what: str = "") -> Any:
     return option(help, "NAME|FILE", default=default)
 
 
-settings = option(
-    "Change a key of the recipe, e.g. optimizer.lr=0.002; may be repeated.",
+settings = repeated(
+    "Change a key of the recipe, e.g. optimizer.lr=0.002",
     "KEY=VALUE",
     names="--set",
-    multiple=True,
     callback=_settings,
 )
 

@@ -54,9 +54,7 @@ def prepare(
         ),
         min_count=options.count(None, "Leave out words that occur less often.", type=int),
         heldout=options.heldout(0.005),
-        heldout_files=options.option(
-            "Hold out this file or pattern instead; may be repeated.", "FILE", multiple=True
-        ),
+        heldout_files=options.repeated("Hold out this file or pattern instead"),
         seed=options.seed,
         shard_tokens=options.count(1_000_000, "Approximate tokens per shard."),
     ),

@@ -50,21 +50,17 @@ def serve(
         default="127.0.0.1",
     ),
     port: int = options.count(8000, "Port; 0 for a free one.", type=click.IntRange(0, 65535)),
-    index: Path | None = options.option(
-        "An index of uses to search, made by elmore index.", "PATH", type=options.PATH
-    ),
+    index: Path | None = options.path("An index of uses to search, made by elmore index.", "PATH"),
     name: str | None = options.option("Name of the model in responses, by default from its path."),
-    token_file: Path | None = options.option(
-        "File with the bearer token that clients must send.", "PATH", type=options.PATH
+    token_file: Path | None = options.path(
+        "File with the bearer token that clients must send.", "PATH"
     ),
-    cors: tuple[str, ...] = options.option(
-        "A web origin whose pages may use the service; may be repeated.", "ORIGIN", multiple=True
+    cors: tuple[str, ...] = options.repeated(
+        "A web origin whose pages may use the service", "ORIGIN"
     ),
-    allowed_host: tuple[str, ...] = options.option(
-        "Another name by which clients call the service, besides localhost and --host; * for any; "
-        "may be repeated.",
+    allowed_host: tuple[str, ...] = options.repeated(
+        "Another name by which clients call the service, besides localhost and --host; * for any",
         "NAME",
-        multiple=True,
     ),
     max_wait_ms: float = options.option(
         "How long a single request waits for others to share its batch.",
@@ -72,11 +68,10 @@ def serve(
         type=click.FloatRange(0, 10_000),
         default=2.0,
     ),
-    task: tuple[str, ...] = options.option(
+    task: tuple[str, ...] = options.repeated(
         "A trained tagger or classifier to serve at /v1/tasks, besides those that are included "
-        "with the English model; may be repeated.",
+        "with the English model",
         "NAME|FOLDER",
-        multiple=True,
     ),
     limits: dict[str, int] = options.keywords(
         body_bytes=_limit("body-bytes", 2_000_000, "Per request."),

@@ -60,6 +60,11 @@ _COLUMNS = {
     "separator": options.option("classify: between several labels of a text.", "TEXT"),
 }
 
+_bilm = options.model(
+    *("batch_tokens", "start"),
+    help="The biLM, by default the one that the trained model was trained with.",
+)
+
 
 def _checked(
     task: str, columns: dict[str, str | None], threads: int | None, **flags: object
@@ -82,10 +87,8 @@ def train(
     *,
     task: str = options.argument("TASK", type=click.Choice(_TASKS)),
     inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1, required=True),
-    dev: tuple[str, ...] = options.option(
-        "Development data, to choose the best epoch.", "FILE", multiple=True
-    ),
-    test: tuple[str, ...] = options.option("Test data, scored last.", "FILE", multiple=True),
+    dev: tuple[str, ...] = options.repeated("Development data, to choose the best epoch"),
+    test: tuple[str, ...] = options.repeated("Test data, scored last"),
     columns: dict[str, str | None] = options.keywords(**_COLUMNS),
     no_elmo: bool = options.flag("Train the baseline without ELMo."),
     tokenizer: str | None = options.tokenizer(),
@@ -189,15 +192,12 @@ def evaluate(
     trained: str = options.argument("MODEL"),
     inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1, required=True),
     columns: dict[str, str | None] = options.keywords(**_COLUMNS),
-    plot: Path | None = options.option(
-        "tag, classify: draw the confusions: svg, png or pdf.", "PICTURE", type=options.PATH
+    plot: Path | None = options.path(
+        "tag, classify: draw the confusions: svg, png or pdf.", "PICTURE"
     ),
     force: bool = options.force,
     caching: dict[str, Any] = options.keywords(**options.caching),
-    model: options.ModelChoice = options.model(
-        *("batch_tokens", "start"),
-        help="The biLM, by default the one stored with the trained model.",
-    ),
+    model: options.ModelChoice = _bilm,
     console: Console,
 ) -> None:
     """MODEL is the folder of `elmore train`, or the name of an included model; INPUT are labelled
@@ -263,10 +263,7 @@ def predict(
     form: str | None = options.format(_FORMATS, "text"),
     output: Path | None = options.output("File to write; stdout by default."),
     force: bool = options.force,
-    model: options.ModelChoice = options.model(
-        *("batch_tokens", "start"),
-        help="The biLM, by default the one that the trained model was trained with.",
-    ),
+    model: options.ModelChoice = _bilm,
     console: Console,
 ) -> None:
     """MODEL is an included model, the folder of your own, or owner/name on the hub. INPUT is a text
