@@ -152,10 +152,11 @@ def _network() -> Check:
     files = [file for model in catalog().values() for file in model.files]
     names = {urlsplit(address).hostname or "" for file in files for address in file.addresses}
     hosts = sorted(names - {""})
-    found = dict.fromkeys(hosts, False)
+    answering: set[str] = set()
 
     def ask(host: str) -> None:
-        found[host] = _answers(host)
+        if _answers(host):
+            answering.add(host)
 
     # Not a pool: looking up a name cannot be interrupted, and a pool would wait for it.
     threads = [threading.Thread(target=ask, args=(host,), daemon=True) for host in hosts]
@@ -164,12 +165,13 @@ def _network() -> Check:
     end = time.monotonic() + _TIMEOUT + 0.5
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    answers = dict(found)
-    silent = [host for host, answered in answers.items() if not answered]
+    silent = [host for host in hosts if host not in answering]
     text = f"{len(hosts) - len(silent)} of {len(hosts)} hosts of published models answer"
     if silent:
         text += f"; no answer from {', '.join(silent)}. The English model needs no network"
-    return Check(None, text, {"offline": False, "hosts": answers})
+    return Check(
+        None, text, {"offline": False, "hosts": {host: host not in silent for host in hosts}}
+    )
 
 
 def _answers(host: str) -> bool:

@@ -58,7 +58,11 @@ def models(
     if prune:
         if language or downloaded:
             raise ConfigError("--prune takes names; leave --language and --downloaded out")
-        _prune(prune, dry_run, console)
+        named = [find_published(name) for name in prune if name not in (_ALL, _PARTS)]
+        gone = hub.prune(None if _ALL in prune else named, dry_run=dry_run)
+        if gone or console.json:
+            console.result([str(path) for path in gone], "\n".join(map(str, gone)))
+        console.say(f"{'would delete' if dry_run else 'deleted'}: {len(gone)}")
         return
     if dry_run:
         raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
@@ -75,15 +79,6 @@ def models(
     )
     if not console.json:
         console.say(f"downloads: {hub.home()}")
-
-
-def _prune(names: tuple[str, ...], dry_run: bool, console: Console) -> None:
-    named = [find_published(name) for name in names if name not in (_ALL, _PARTS)]
-    chosen = None if _ALL in names else named
-    gone = hub.prune(chosen, dry_run=dry_run)
-    if gone or console.json:
-        console.result([str(path) for path in gone], "\n".join(map(str, gone)))
-    console.say(f"{'would delete' if dry_run else 'deleted'}: {len(gone)}")
 
 
 def _is_here(model: Published) -> bool:

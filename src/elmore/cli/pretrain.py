@@ -254,18 +254,12 @@ def _print_recipes(name: str | None, console: Console) -> None:
     from elmore.report import aligned
     from elmore.training.bilm import recipe as files
 
-    # Recipes of tasks are called TASK-NAME, so the names do not collide.
-    of_tasks = files.recipe_names(files.TASK_RECIPES)
-
-    def text(name: str) -> str:
-        of_task = name in of_tasks
-        return files.shipped_text(name, files.TASK_RECIPES) if of_task else files.recipe_text(name)
-
     if name is not None:
-        write_result(text(name).rstrip("\n"))
+        write_result(files.recipe_text(name).rstrip("\n"))
         return
-    names = [*files.recipe_names(), *of_tasks]
-    summaries = {name: text(name).split("\n", 1)[0].removeprefix("# ") for name in names}
+    names = [*files.recipe_names(), *files.recipe_names(files.TASK_RECIPES)]
+    first = {name: files.recipe_text(name).split("\n", 1)[0] for name in names}
+    summaries = {name: line.removeprefix("# ") for name, line in first.items()}
     console.result(summaries, fitted(aligned(list(summaries.items()))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import os
 from pathlib import Path
@@ -134,10 +135,8 @@ def serve(
                 "elmore: warning: anyone who can reach this machine can use the service; "
                 "set --token-file, or --host 127.0.0.1"
             )
-
-        def started() -> None:
-            console.say(f"serving {settings.name} at {address} (stop with Ctrl-C)")
-
+        ready = f"serving {settings.name} at {address} (stop with Ctrl-C)"
+        started = functools.partial(console.say, ready)
         server.serve(elmo, settings, listener, index=opened, started=started)
 
 

@@ -338,7 +338,12 @@ def shipped_text(name: str, folder: Path = _FOLDER) -> str:
 
 
 def recipe_text(name: str) -> str:
-    """A shipped recipe with all its keys, each with its value and what it does."""
+    """A shipped recipe with all its keys, each with its value and what it does; of a task the file.
+
+    Recipes of tasks are called TASK-NAME, so the names do not collide.
+    """
+    if name in recipe_names(TASK_RECIPES):
+        return shipped_text(name, TASK_RECIPES)
     heading = [line for line in shipped_text(name).split("\n") if line.startswith("#")]
     return "\n".join([*heading, *_render(Recipe.load(name))]) + "\n"
 
