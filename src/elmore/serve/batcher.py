@@ -211,7 +211,17 @@ class Batcher:
         # A moving average, so that one odd batch does not change Retry-After much.
         self._rate += 0.2 * (tokens / max(seconds, 1e-6) - self._rate)
         self._metrics.batch(len(batch), tokens, seconds)
-        self._hand_out(batch, results)
+        for (request, k), result in zip(batch, results, strict=True):
+            request.results[k] = result
+            request.missing -= 1
+            # A future that was cancelled takes no result.
+            if request.missing or not request.future.set_running_or_notify_cancel():
+                continue
+            failed = next((one for one in request.results if isinstance(one, ServiceError)), None)
+            if failed is None:
+                request.future.set_result(request.results)
+            else:
+                request.future.set_exception(failed)
 
     def _gather(self) -> list[tuple[_Request, int]] | None:
         """Wait for requests and take a batch of them; None when closed and empty."""
@@ -261,16 +271,3 @@ class Batcher:
                 _LOG.error("a sentence failed with %s", type(error).__name__, exc_info=error)
                 return [ServiceError(500)]
         return [result for item in items for result in self._compute([item])]
-
-    def _hand_out(self, batch: list[tuple[_Request, int]], results: list[Any]) -> None:
-        for (request, k), result in zip(batch, results, strict=True):
-            request.results[k] = result
-            request.missing -= 1
-            # A future that was cancelled takes no result.
-            if request.missing or not request.future.set_running_or_notify_cancel():
-                continue
-            failed = next((one for one in request.results if isinstance(one, ServiceError)), None)
-            if failed is None:
-                request.future.set_result(request.results)
-            else:
-                request.future.set_exception(failed)

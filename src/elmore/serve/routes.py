@@ -177,12 +177,7 @@ class Routes:
         items = [Item(likely, sentence, (position, body.k)) for sentence, position in pairs]
         found = await self._run(request, items, _WORD_NUMBERS * len(pairs) * body.k)
         results = [
-            {
-                "tokens": sentence.tokens,
-                "position": position,
-                "token": sentence.tokens[position],
-                "words": [{"word": word, "log_prob": number(value)} for word, value in words],
-            }
+            {"tokens": sentence.tokens, **_place(sentence, position, words, "log_prob")}
             for (sentence, position), words in zip(pairs, found, strict=True)
         ]
         return json_response({"model": self._settings.name, "results": results})
@@ -207,7 +202,10 @@ class Routes:
         answer = {
             "model": self._settings.name,
             "results": [
-                {"tokens": s.tokens, "places": _places(s, mine, words)}
+                {
+                    "tokens": s.tokens,
+                    "places": [_place(s, *one, "weight") for one in zip(mine, words, strict=True)],
+                }
                 for s, mine, words in zip(sentences, chosen, found, strict=True)
             ],
         }
@@ -323,17 +321,15 @@ def _check_positions(sentences: Sequence[Sentence], chosen: Sequence[Sequence[in
                 )
 
 
-def _places(
-    sentence: Sentence, positions: Sequence[int], found: Sequence[Sequence[tuple[str, float]]]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "position": position,
-            "token": sentence.tokens[position],
-            "words": [{"word": word, "weight": number(weight)} for word, weight in words],
-        }
-        for position, words in zip(positions, found, strict=True)
-    ]
+def _place(
+    sentence: Sentence, position: int, words: Sequence[tuple[str, float]], value: str
+) -> dict[str, Any]:
+    """A position and the words that fit it, each with its `value`."""
+    return {
+        "position": position,
+        "token": sentence.tokens[position],
+        "words": [{"word": word, value: number(x)} for word, x in words],
+    }
 
 
 def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> Response:
