@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from small_models import GOLDEN
 
 from elmore.config import BiLmConfig
 from elmore.formats.bilm_options import config_from_options
-from elmore.formats.bilm_weights import LstmNames, links
+from elmore.formats.bilm_weights import bilm_layout, canonical_name, read_weights
 from elmore.formats.checkpoint import Checkpoint, Softmax
+from elmore.formats.containers.arrays import Arrays
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
@@ -72,24 +74,13 @@ def read_bundle(prefix: Path) -> dict[str, np.ndarray]:
     return variables
 
 
-def bundle_names(config: BiLmConfig) -> LstmNames:
-    """Names of kernel, bias and projection of each direction and layer, without `lm/`."""
-    cells = {}
-    for d, direction in enumerate(config.directions):
-        for k in range(config.lstm.n_layers):
-            scope = f"RNN_{d}/rnn" if config.lstm.bidirectional else "rnn"
-            cell = f"{scope}/multi_rnn_cell/cell_{k}/lstm_cell"
-            cells[direction, k] = (f"{cell}/kernel", f"{cell}/bias", f"{cell}/projection/kernel")
-    return cells
-
-
 def our_arrays(config: BiLmConfig, variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Arrays under bilm-tf's names (without `lm/`) -> under ours; gradients and sums too."""
-    weights: dict[str, list[np.ndarray]] = {}
-    for link in links(config, bundle_names(config)):
-        part = link.convert[0](np.asarray(variables[link.dataset])[link.dataset_rows])
-        weights.setdefault(link.weight, []).append(part)  # the parts come in order
-    return {name: np.concatenate(parts) for name, parts in weights.items()}
+    plain = {canonical_name(name): np.asarray(array) for name, array in variables.items()}
+    shapes = {name: array.shape for name, array in plain.items()}
+    arrays = Arrays("variables", shapes, dict.fromkeys(plain, "float32"), plain.__getitem__)
+    layout = dataclasses.replace(bilm_layout(config), complete=())
+    return dict(read_weights(config, layout, arrays, "options.json")[0])
 
 
 def load_bundle(prefix: Path) -> Checkpoint:

@@ -164,7 +164,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
         edit_json("tiny.json", token_embedder__activation="elu"),
         "'relu', 'tanh'",
     ),
-    "negative size": (edit_json("tiny.json", encoder__dim=-1), "encoder.dim=-1"),
+    "negative size": (edit_json("tiny.json", encoder__dim=-1), "dim=-1"),
     "huge size": (edit_json("tiny.json", encoder__dim=1 << 40), "out of range"),
     "no projection": (edit_json("tiny.json", encoder__dim=4), "not supported"),
     "clip of text": (edit_json("tiny.json", encoder__cell_clip="x"), "use a number"),

@@ -145,7 +145,7 @@ REASONS = {
     "overlap": "differs from its checksum",
     "two names": "for one weight",
     "integers": "type 3",
-    "peepholes": "does not write",
+    "peepholes": "does not describe",
 }
 
 

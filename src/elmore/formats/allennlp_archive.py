@@ -14,7 +14,7 @@ from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import config_from_options, options_from_shapes
-from elmore.formats.bilm_weights import check_arrays, linked_weights, torch_links
+from elmore.formats.bilm_weights import Layout, cell_names, read_weights
 from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
@@ -34,10 +34,10 @@ _LAYER = f"{_BILM}_elmo_lstm.{{}}_layer_{{}}"
 _CHARACTERS = f"{_TOKENS}_char_embedding_weights"
 _NAMES = {
     r"tokens\.characters": _CHARACTERS,
-    r"tokens\.convolutions\.(\d+)": rf"{_TOKENS}char_conv_\1",
-    r"tokens\.highways\.(\d+)": rf"{_TOKENS}_highways._layers.\1",
-    r"tokens\.projection": f"{_TOKENS}_projection",
-    r"(\w+)_layers\.(\d+)": _LAYER.format(r"\1", r"\2"),
+    r"tokens\.convolutions\.(.*)": rf"{_TOKENS}char_conv_\1",
+    r"tokens\.highways\.(.*)": rf"{_TOKENS}_highways._layers.\1",
+    r"tokens\.projection\.(.*)": rf"{_TOKENS}_projection.\1",
+    **cell_names(_LAYER.format(r"\1", r"\2")),
 }
 
 
@@ -67,16 +67,16 @@ def read(source: Source) -> Checkpoint:
             if short.startswith(_BILM) and not short.startswith(f"{_BILM}_word_embedding")
         }
     )
-    table = torch_links(config, _NAMES, first_character=1)
-    check_arrays(table, bilm, what, all_known=True)
+    layout = Layout(names=_NAMES, first_character=1)
+    weights, types = read_weights(config, layout, bilm, what)
     return Checkpoint(
         config=config,
-        weights=linked_weights(config, table, bilm),
+        weights=weights,
         alphabet=ByteAlphabet(config.tokens.max_chars),
         mixes=_read_mixes(state, inside, config, name),
         notes=notes,
         origin=source.name,
-        stored_types=frozenset(bilm.types.values()),
+        stored_types=types,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import h5py
@@ -18,21 +18,13 @@ from elmore.formats.bilm_options import (
     options_from_config,
     read_options,
 )
-from elmore.formats.bilm_weights import (
-    by_dataset,
-    dump_names,
-    links,
-    read_bilm,
-)
+from elmore.formats.bilm_weights import LSTM, bilm_arrays, canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.containers.arrays import check_finite
 from elmore.formats.containers.hdf5_files import open_hdf5
 from elmore.formats.containers.sources import HDF5_SUFFIXES, Source
 from elmore.text.characters import ByteAlphabet
 
 NAME = "allennlp"
-# How the datasets of an LSTM start, in models of two directions and of one.
-_LSTM = ("RNN_", "rnn/")
 
 Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -56,6 +48,7 @@ def read(source: Source) -> Checkpoint:
     _refuse_other_files(arrays.shapes, weights_name)
     name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
     softmax = None if name is None else open_hdf5(source.open(name), what=name)
+    arrays = arrays.renamed({canonical_name(name): name for name in arrays.shapes})
     return read_bilm(source, arrays, options, options_name, softmax=softmax)
 
 
@@ -69,7 +62,7 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
     # Before anything is written: AllenNLP would load such files and compute something else.
     _refuse_unwritable(checkpoint)
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
-        _write_datasets(folder, path, "weights.hdf5", _weight_datasets(checkpoint))
+        _write_datasets(folder, path, "weights.hdf5", bilm_arrays(checkpoint))
         if checkpoint.softmax is not None:
             parts = {"softmax/W": checkpoint.softmax.weight, "softmax/b": checkpoint.softmax.bias}
             _write_datasets(folder, path, "softmax.hdf5", parts.items())
@@ -77,17 +70,6 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
             (folder / "vocab.txt").write_bytes(checkpoint.vocabulary.to_bytes())
         options = json.dumps(options_from_config(config), indent=2) + "\n"
         (folder / "options.json").write_text(options, encoding="utf-8", newline="\n")
-
-
-def _weight_datasets(checkpoint: Checkpoint) -> Iterator[tuple[str, Array]]:
-    config = checkpoint.config
-    for name, parts in by_dataset(links(config, dump_names(config))).items():
-        array = np.empty(parts[0].shape, np.float32)
-        for link in parts:
-            weight = checkpoint.weights[link.weight]
-            check_finite(weight, what="this model", name=link.weight)
-            array[link.dataset_rows] = link.convert[1](weight[link.weight_rows])
-        yield name, array
 
 
 def _write_datasets(
@@ -129,14 +111,14 @@ def _find_weights(source: Source) -> str | None:
 def _has_lstm(source: Source, name: str) -> bool:
     try:
         with open_hdf5(source.open(name), what=name) as arrays:
-            return any(found.startswith(_LSTM) for found in arrays.shapes)
+            return any(found.startswith(LSTM) for found in arrays.shapes)
     except FormatError:
         return False  # a broken file of another program is no reason to refuse the model
 
 
 def _refuse_other_files(shapes: Shapes, what: str) -> None:
     """Recognize files that people mistake for weights."""
-    if any(name.startswith(_LSTM) for name in shapes):
+    if any(name.startswith(LSTM) for name in shapes):
         return
     if any(name.startswith("softmax") for name in shapes):
         raise FormatError(

@@ -1,23 +1,27 @@
-"""What comes with the weights of bilm-tf and AllenNLP: options.json, vocabulary, languages."""
+"""What comes with the weights of other programs: options, words, characters, languages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from elmore.base.io import decompressed
-from elmore.base.json import Whole, from_json, parse_json
+from elmore.base.io import decompressed, read_lines
+from elmore.base.json import from_json, parse_json
+from elmore.base.messages import shown
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
+from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Vocabulary
 
 _META = "meta.json"
 # Rows of the array. Options say 261 in training and 262 for inference, so the key is not trusted.
 N_CHARACTERS = 261
+# ELMoForManyLangs strips this symbol as white space and then takes the empty line for it.
+_IDEOGRAPHIC_SPACE = "\u3000"
 
 
 # The files ----------------------------------------------------------------------------------------
@@ -78,55 +82,92 @@ def read_languages(source: Source) -> list[str]:
     return sorted({name for name in found if isinstance(name, str) and 0 < len(name) <= 40})
 
 
+def read_dictionary(source: Source, name: str) -> list[str]:
+    """Read the symbols of ELMoForManyLangs' `char.dic` or `word.dic`, in the order of their ids.
+
+    Each line has a symbol, a tab and its id.
+
+    Raises:
+        FormatError: a line without an id, or ids that do not count from 0.
+    """
+    symbols: list[str] = []
+    try:
+        with closing(source.open(name)) as stream:
+            for number, line in read_lines(
+                stream, what=name, max_line=LIMITS.vocabulary_line_bytes
+            ):
+                symbol, _, text = line.rpartition("\t")  # a symbol may be a tab
+                if text.strip() != str(len(symbols)):
+                    raise FormatError(
+                        f"{name}:{number} has {shown(text, 20)!r} for an id, expected "
+                        f"{len(symbols)}; get the file that belongs to the model"
+                    )
+                symbols.append(symbol or _IDEOGRAPHIC_SPACE)
+    except InputError as error:
+        raise FormatError(str(error)) from None
+    if not symbols:
+        raise FormatError(f"{name} is empty; a dictionary has a symbol and an id on each line")
+    return symbols
+
+
+def make_alphabet(symbols: Sequence[str], max_chars: int, what: str) -> DictionaryAlphabet:
+    """The alphabet of a dictionary of characters; `what` is its file for messages."""
+    try:
+        return DictionaryAlphabet(symbols, max_chars)
+    except ConfigError as error:
+        raise FormatError(f"'{what}': {error}") from None
+
+
 # The options --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Section:
-    """An object in a JSON file of options; each value is checked when it is read.
+def read_section(options: Mapping[str, Any], key: str, what: str) -> dict[str, Any]:
+    """The object at a key of parsed options, without nulls; `what` is the file for messages."""
+    found = read_value(dict[str, Any], options.get(key), key, what)
+    return {name: _plain(value) for name, value in found.items() if value is not None}
 
-    `path` is where the object is in the file, such as "char_cnn.", for messages.
-    """
 
-    data: Mapping[str, Any]
-    what: str
-    path: str = ""
+def _plain(value: Any) -> Any:
+    # Some writers store whole numbers as 4096.0.
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LIMITS.json_int:
+        return int(value)
+    # ELMoForManyLangs reads names in any case.
+    return value.lower() if isinstance(value, str) else value
 
-    def section(self, key: str) -> Section:
-        """The object at a key."""
-        value = self.value(key, dict[str, Any])
-        return Section(value, self.what, f"{self.path}{key}.")
 
-    def value(self, key: str, kind: Any, *default: Any) -> Any:
-        """The value at a key, of a type; a missing one and null mean the default, if there is."""
-        value = self.data.get(key)
-        if value is None and default:
-            return default[0]
-        # Some writers store whole numbers as 4096.0.
-        if kind is Whole and isinstance(value, float) and abs(value) <= LIMITS.json_int:
-            value = int(value) if value.is_integer() else value
-        if isinstance(value, str):  # a name, which ELMoForManyLangs reads in any case
-            value = value.lower()
-        fix = "pass the right options file"
-        return from_json(
-            kind, value, what=f"'{self.what}'", key=f"{self.path}{key}", error=FormatError, fix=fix
-        )
+def read_value(kind: Any, data: Any, key: str, what: str) -> Any:
+    """Check a value of the options; `kind` is a type as `from_json` takes it."""
+    fix = "pass the right options file"
+    return from_json(kind, data, what=f"'{what}'", key=key, error=FormatError, fix=fix, extra=True)
 
-    def number(self, key: str, *default: int) -> int:
-        """The whole number at a key."""
-        return int(self.value(key, Whole, *default))
 
-    def clip(self, key: str) -> float | None:
-        """The clip at a key; missing, null and 0 all mean none (0 as in AllenNLP)."""
-        return self.value(key, float, None) or None
+def read_lstm(options: Mapping[str, Any], key: str, what: str, **given: Any) -> LstmConfig:
+    """The LSTM of bilm-tf's `lstm` or ELMoForManyLangs' `encoder`; `given` overrides the file."""
+    found = read_section(options, key, what)
+    # A missing clip is none, and one of 0 too, as in AllenNLP.
+    clips = {name: found.get(name, 0) for name in ("cell_clip", "proj_clip")}
+    data = {
+        "n_layers": 1,
+        **found,
+        **{name: None if clip == 0 else clip for name, clip in clips.items()},
+        "skip_connections": found.get("use_skip_connections", False),
+        "mixed": False,
+        **given,
+    }
+    lstm: LstmConfig = read_value(LstmConfig, data, key, what)
+    return lstm
 
-    def filters(self) -> tuple[tuple[int, int], ...]:
-        """The (width, count) pairs of the characters' convolutions."""
-        return tuple(self.value("filters", tuple[tuple[int, int], ...]))
 
-    def activation(self, *default: str) -> Any:
-        """The activation of the characters' convolutions."""
-        return self.value("activation", Literal["relu", "tanh"], *default)
+def read_tokens(
+    section: Mapping[str, Any], key: str, what: str, **given: Any
+) -> TokenEncoderConfig:
+    """The token encoder that a section describes; `given` says what it does not."""
+    data = dict(given)
+    if given["n_characters"]:
+        data["filters"] = section.get("filters")
+        data |= {name: section[name] for name in ("activation", "n_highway") if name in section}
+    tokens: TokenEncoderConfig = read_value(TokenEncoderConfig, data, key, what)
+    return tokens
 
 
 def config_from_options(
@@ -140,21 +181,11 @@ def config_from_options(
         n_words: rows of the word table, used if the options have no character layer.
         what: name of the file, for messages.
     """
-    outer = Section(options, what)
-    lstm = outer.section("lstm")
+    lstm = read_lstm(options, "lstm", what, bidirectional=bidirectional)
+    dim = lstm.projection_dim
     try:
-        lstm_config = LstmConfig(
-            dim=lstm.number("dim"),
-            projection_dim=lstm.number("projection_dim"),
-            n_layers=lstm.number("n_layers", 1),
-            cell_clip=lstm.clip("cell_clip"),
-            proj_clip=lstm.clip("proj_clip"),
-            skip_connections=lstm.value("use_skip_connections", bool, False),
-            bidirectional=bidirectional,
-        )
-        dim = lstm_config.projection_dim
         if "char_cnn" in options:
-            tokens = _characters(outer.section("char_cnn"), dim)
+            tokens = _read_characters(options, dim, what)
         elif n_words:
             tokens = TokenEncoderConfig(n_words=n_words, word_dim=dim, projected=False)
         else:
@@ -162,28 +193,29 @@ def config_from_options(
                 f"'{what}' has no char_cnn and the weights have no word table `embedding`; "
                 "pass the options file that belongs to them"
             )
-        return BiLmConfig(tokens=tokens, lstm=lstm_config)
+        return BiLmConfig(tokens=tokens, lstm=lstm)
     except ConfigError as error:
         raise FormatError(f"'{what}': {error}") from None
 
 
-def _characters(section: Section, dim: int) -> TokenEncoderConfig:
-    filters = section.filters()
+def _read_characters(options: Mapping[str, Any], dim: int, what: str) -> TokenEncoderConfig:
+    section = read_section(options, "char_cnn", what)
     # Another number means another alphabet, whose ids we could not make.
-    n_characters = section.number("n_characters", N_CHARACTERS + 1)
+    n_characters = section.get("n_characters", N_CHARACTERS)
     if n_characters not in (N_CHARACTERS, N_CHARACTERS + 1):
         raise ConfigError(
-            f"char_cnn.n_characters={n_characters}; byte models have 261 (training) or 262"
+            f"char_cnn.n_characters={shown(n_characters)}; byte models have 261 (training) or 262"
         )
-    return TokenEncoderConfig(
+    embedding = read_value(dict[str, Any], section.get("embedding"), "char_cnn.embedding", what)
+    tokens = read_tokens(
+        section,
+        "char_cnn",
+        what,
         n_characters=N_CHARACTERS,
-        char_dim=section.section("embedding").number("dim"),
-        max_chars=section.number("max_characters_per_token", 50),
-        filters=filters,
-        activation=section.activation("relu"),
-        n_highway=section.number("n_highway", 0),
-        projected=sum(count for _, count in filters) != dim,
+        char_dim=embedding.get("dim"),
+        max_chars=section.get("max_characters_per_token", 50),
     )
+    return replace(tokens, projected=tokens.n_filters != dim)
 
 
 def options_from_config(config: BiLmConfig) -> dict[str, Any]:

@@ -6,27 +6,44 @@ Reading and writing bilm-tf's arrays share one table of links, so that they cann
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import shown
-from elmore.config import BiLmConfig, LstmConfig, weight_shapes
+from elmore.config import BiLmConfig, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import config_from_options, read_languages, read_vocabulary
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
-from elmore.formats.containers.arrays import Arrays
+from elmore.formats.containers.arrays import Arrays, check_finite
 from elmore.formats.containers.sources import Source
 from elmore.text.characters import ByteAlphabet
 
 Array = NDArray[np.float32]
-Shapes = Mapping[str, tuple[int, ...]]
-# Names of kernel, bias and projection of each (direction, layer).
-LstmNames = Mapping[tuple[str, int], tuple[str, str, str]]
+Shape = tuple[int, ...]
+# How the arrays of an LSTM start, in models of two directions and of one.
+LSTM = ("RNN_", "rnn/")
+
+
+# Conversions --------------------------------------------------------------------------------------
+
+
+class _Conversion(NamedTuple):
+    """Between rows of an array and rows of a weight.
+
+    Attributes:
+        read: turns rows of the array into rows of the weight.
+        write: does the reverse.
+        shape: the shape of the rows of the array, for that of the rows of the weight.
+    """
+
+    read: Callable[[Array], Array]
+    write: Callable[[Array], Array]
+    shape: Callable[[Shape], Shape] = lambda shape: shape
 
 
 def _swap_gates(part: Array) -> Array:
@@ -35,180 +52,6 @@ def _swap_gates(part: Array) -> Array:
     # order them i, f, j, o. Exchanging the middle two is its own inverse.
     i, second, third, o = np.split(part, 4, axis=-1)
     return np.concatenate([i, third, second, o], axis=-1)
-
-
-# Rows of an array to rows of a weight, and back.
-_Conversion = tuple[Callable[[Array], Array], Callable[[Array], Array]]
-_SAME: _Conversion = (lambda part: part, lambda part: part)
-_TRANSPOSED: _Conversion = (lambda part: part.T, lambda part: part.T)
-_BIAS: _Conversion = (_swap_gates, _swap_gates)
-# (in, gates) <-> (gates, in)
-_GATES: _Conversion = (lambda part: _swap_gates(part).T, lambda part: _swap_gates(part.T))
-# (1, width, in, out) <-> (out, in, width)
-_FILTER: _Conversion = (
-    lambda part: part[0].transpose(2, 1, 0),
-    lambda part: part.transpose(2, 1, 0)[None],
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Rows of an array in a file that are rows of a weight.
-
-    Attributes:
-        dataset: name of the array in the file.
-        weight: our name.
-        shape: shape of the complete array.
-        dataset_rows: rows of the array.
-        weight_rows: rows of the weight.
-        convert: turns rows of the array into rows of the weight, and back.
-    """
-
-    dataset: str
-    weight: str
-    shape: tuple[int, ...]
-    dataset_rows: slice = field(default_factory=lambda: slice(None))
-    weight_rows: slice = field(default_factory=lambda: slice(None))
-    convert: _Conversion = _SAME
-
-
-def links(config: BiLmConfig, lstm_names: LstmNames, first_character: int = 0) -> list[Link]:
-    """All links of bilm-tf's arrays; its matrices act on row vectors, ours are (out, in).
-
-    `first_character` is the number of rows before that of the first character.
-    """
-    tokens, dim = config.tokens, config.lstm.projection_dim
-    table: list[Link] = []
-    if tokens.n_words:
-        table.append(Link("embedding", "tokens.words", (tokens.n_words, tokens.word_dim)))
-    if tokens.n_characters:
-        shape = (tokens.n_characters + first_character, tokens.char_dim)
-        rows = slice(first_character, None)
-        table.append(Link("char_embed", "tokens.characters", shape, dataset_rows=rows))
-    for i, (width, count) in enumerate(tokens.filters):
-        weight, filter_shape = f"tokens.convolutions.{i}", (1, width, tokens.char_dim, count)
-        table += [
-            Link(f"CNN/W_cnn_{i}", f"{weight}.weight", filter_shape, convert=_FILTER),
-            Link(f"CNN/b_cnn_{i}", f"{weight}.bias", (count,)),
-        ]
-    for k in range(tokens.n_highway):
-        table += _highway_links(k, tokens.n_filters)
-    if tokens.projected:
-        shape = (tokens.n_features, dim)
-        table += [
-            _matrix("CNN_proj/W_proj", "tokens.projection.weight", shape),
-            Link("CNN_proj/b_proj", "tokens.projection.bias", (dim,)),
-        ]
-    for direction in config.directions:
-        for k in range(config.lstm.n_layers):
-            table += _lstm_links(config.lstm, f"{direction}_layers.{k}", lstm_names[direction, k])
-    return table
-
-
-def by_dataset(table: Iterable[Link]) -> dict[str, list[Link]]:
-    """Group links by array."""
-    grouped: dict[str, list[Link]] = {}
-    for link in table:
-        grouped.setdefault(link.dataset, []).append(link)
-    return grouped
-
-
-def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
-    """Names of the LSTM arrays as bilm-tf's `dump_weights` writes them.
-
-    A model of one direction keeps TensorFlow's own names, because the renaming handles RNN_0 and
-    RNN_1 only. A model of one layer has no MultiRNNCell.
-
-    `present` are the names in a file, to choose between spellings.
-    """
-    known = set(present)
-    two_way = config.lstm.bidirectional
-    leaves = ("W_0", "B", "W_P_0") if two_way else ("kernel", "bias", "projection/kernel")
-    names = {}
-    for d, direction in enumerate(config.directions):
-        scope = f"RNN_{d}/RNN" if two_way else "rnn"
-        for k in range(config.lstm.n_layers):
-            cells = [f"{scope}/MultiRNNCell/Cell{k}/LSTMCell"]
-            if config.lstm.n_layers == 1:
-                cells.append(f"{scope}/LSTMCell")
-            cell = next((c for c in cells if f"{c}/{leaves[0]}" in known), cells[0])
-            kernel, bias, projection = (f"{cell}/{leaf}" for leaf in leaves)
-            names[direction, k] = (kernel, bias, projection)
-    return names
-
-
-def _matrix(dataset: str, weight: str, shape: tuple[int, ...], rows: slice | None = None) -> Link:
-    return Link(dataset, weight, shape, weight_rows=rows or slice(None), convert=_TRANSPOSED)
-
-
-def _highway_links(k: int, size: int) -> list[Link]:
-    """bilm-tf's "carry" gate is our gate: it multiplies the transformed part."""
-    weight, table = f"tokens.highways.{k}", []
-    # One matrix holds both parts in our models, so that one product computes them.
-    for kind, rows in (("transform", slice(0, size)), ("carry", slice(size, 2 * size))):
-        table.append(_matrix(f"CNN_high_{k}/W_{kind}", f"{weight}.weight", (size, size), rows))
-        table.append(Link(f"CNN_high_{k}/b_{kind}", f"{weight}.bias", (size,), weight_rows=rows))
-    return table
-
-
-def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Link]:
-    """One kernel is for the input (upper rows) and the previous output (lower rows)."""
-    kernel, bias, projection = names
-    dim, shape = lstm.projection_dim, (2 * lstm.projection_dim, 4 * lstm.dim)
-    table = [
-        Link(kernel, f"{weight}.{part}_weight", shape, dataset_rows=rows, convert=_GATES)
-        for part, rows in (("input", slice(0, dim)), ("state", slice(dim, 2 * dim)))
-    ]
-    table.append(Link(bias, f"{weight}.bias", shape[1:], convert=_BIAS))
-    if lstm.projected:
-        table.append(_matrix(projection, f"{weight}.projection", (lstm.dim, dim)))
-    return table
-
-
-# AllenNLP and ELMoForManyLangs -------------------------------------------------------------------
-
-_CELL = {
-    "input_weight": "input_linearity.weight",
-    "state_weight": "state_linearity.weight",
-    "bias": "state_linearity.bias",
-    "projection": "state_projection.weight",
-}
-
-
-def torch_links(
-    config: BiLmConfig, names: Mapping[str, str], first_character: int = 0
-) -> list[Link]:
-    """All links of AllenNLP's modules, which ELMoForManyLangs copied.
-
-    Matrices are (out, in) and gates i, f, j, o, as ours. There are two differences. The gate of a
-    highway layer lets the *input* through and ours the transformed part, so its sign is negated.
-    And the forget bias of 1 is part of the bias.
-
-    Args:
-        config: the model.
-        names: pattern of the start of our name → their name in its place. A layer of an LSTM is
-            matched up to its number.
-        first_character: rows before the first character; AllenNLP has one of zeros for padding.
-    """
-    table = []
-    for weight, shape in weight_shapes(config).items():
-        match, start = next(
-            (match, start) for p, start in names.items() if (match := re.match(p, weight))
-        )
-        rest = weight[match.end() :]
-        if rest and "_layers." in weight:
-            rest = f".{_CELL[rest[1:]]}"
-        name = match.expand(start) + rest
-        link = Link(name, weight, shape)
-        if weight == "tokens.characters":
-            padded = (shape[0] + first_character, *shape[1:])
-            link = Link(name, weight, padded, dataset_rows=slice(first_character, None))
-        elif weight.startswith("tokens.highways"):
-            link = Link(name, weight, shape, convert=(_negate_gate, _negate_gate))
-        elif "_layers." in weight and weight.endswith("bias"):
-            link = Link(name, weight, shape, convert=_FORGET_BIAS)
-        table.append(link)
-    return table
 
 
 def _negate_gate(part: Array) -> Array:
@@ -225,60 +68,233 @@ def _add_to_forget_gate(bias: Array, amount: int) -> Array:
     return result
 
 
-# Our LSTM adds 1 to the forget gate.
-_FORGET_BIAS = (partial(_add_to_forget_gate, amount=-1), partial(_add_to_forget_gate, amount=1))
+_SAME = _Conversion(lambda part: part, lambda part: part)
+# bilm-tf's matrices act on row vectors, ours are (out, in). Patterns of our names:
+_BILM_TF = {
+    # (1, width, in, out) <-> (out, in, width)
+    r"tokens\.convolutions\.\d+\.weight": _Conversion(
+        lambda part: part[0].transpose(2, 1, 0),
+        lambda part: part.transpose(2, 1, 0)[None],
+        lambda shape: (1, *shape[::-1]),
+    ),
+    r"tokens\.(highways\.\d+|projection)\.weight|\w+_layers\.\d+\.projection": _Conversion(
+        np.transpose, np.transpose, lambda shape: shape[::-1]
+    ),
+    # (in, gates) <-> (gates, in)
+    r"\w+_layers\.\d+\.\w+_weight": _Conversion(
+        lambda part: _swap_gates(part).T,
+        lambda part: _swap_gates(part.T),
+        lambda shape: shape[::-1],
+    ),
+    r"\w+_layers\.\d+\.bias": _Conversion(_swap_gates, _swap_gates),
+}
+# AllenNLP's modules, which ELMoForManyLangs copied, have matrices (out, in) and gates i, f, j, o,
+# as ours. The gate of a highway layer lets the *input* through and ours the transformed part, so
+# its sign is negated. And the forget bias of 1 is part of the bias; our LSTM adds it.
+_TORCH = {
+    r"tokens\.highways\..*": _Conversion(_negate_gate, _negate_gate),
+    r"\w+_layers\.\d+\.bias": _Conversion(
+        partial(_add_to_forget_gate, amount=-1), partial(_add_to_forget_gate, amount=1)
+    ),
+}
 
 
-# Reading ------------------------------------------------------------------------------------------
+# Names --------------------------------------------------------------------------------------------
 
 
-def linked_weights(config: BiLmConfig, table: Sequence[Link], arrays: Arrays) -> LazyWeights:
-    """Weights that are assembled on request from the arrays of a file."""
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where a program puts the weights; without `conversions` it is one with AllenNLP's modules.
+
+    Attributes:
+        names: pattern of our names → the arrays of such a weight, one after the other by its rows.
+            Several weights in one array follow each other there too.
+        conversions: pattern of our names → what differs from ours.
+        complete: how the names start of the arrays that must be weights; "" for all of them.
+        first_character: rows before the first character; AllenNLP has one of zeros for padding.
+    """
+
+    names: Mapping[str, str]
+    conversions: Mapping[str, _Conversion] = field(default_factory=lambda: _TORCH)
+    complete: str | tuple[str, ...] = ""
+    first_character: int = 0
+
+
+# TensorFlow's spellings through the years, in training graphs and in inference graphs. A model of
+# one layer has no MultiRNNCell.
+_CELL = re.compile(
+    r"(?:RNN_(?P<direction>\d+)/)?(?:RNN|rnn)/"
+    r"(?:(?:MultiRNNCell|multi_rnn_cell)/(?:Cell|cell_)(?P<layer>\d+)/)?"
+    r"(?:rnn/)?(?:LSTMCell|lstm_cell)/(?P<leaf>.+)"
+)
+# In models of two directions, and of one.
+_LEAVES = {
+    **dict.fromkeys(("kernel", "weights", "W_0"), ("W_0", "kernel")),
+    **dict.fromkeys(("bias", "biases", "B"), ("B", "bias")),
+    **dict.fromkeys(
+        ("projection/kernel", "projection/weights", "W_P_0"), ("W_P_0", "projection/kernel")
+    ),
+}
+
+
+def canonical_name(name: str) -> str:
+    """The name of an array as bilm-tf's `dump_weights` writes it for a model of several layers."""
+    match = _CELL.fullmatch(name)
+    leaves = _LEAVES.get(match["leaf"]) if match else None
+    if match is None or leaves is None:
+        return name
+    cell = f"MultiRNNCell/Cell{int(match['layer'] or 0)}/LSTMCell"
+    if match["direction"] is None:
+        return f"rnn/{cell}/{leaves[1]}"
+    return f"RNN_{match['direction']}/RNN/{cell}/{leaves[0]}"
+
+
+def bilm_layout(config: BiLmConfig, first_character: int = 0) -> Layout:
+    """Where bilm-tf puts the weights, by canonical names."""
+    names = {
+        r"tokens\.words": "embedding",
+        r"tokens\.characters": "char_embed",
+        r"tokens\.convolutions\.(\d+)\.weight": r"CNN/W_cnn_\1",
+        r"tokens\.convolutions\.(\d+)\.bias": r"CNN/b_cnn_\1",
+        # One matrix holds both parts in our models, so that one product computes them. The "carry"
+        # gate is our gate: it multiplies the transformed part.
+        r"tokens\.highways\.(\d+)\.weight": r"CNN_high_\1/W_transform CNN_high_\1/W_carry",
+        r"tokens\.highways\.(\d+)\.bias": r"CNN_high_\1/b_transform CNN_high_\1/b_carry",
+        r"tokens\.projection\.weight": "CNN_proj/W_proj",
+        r"tokens\.projection\.bias": "CNN_proj/b_proj",
+    }
+    for d, direction in enumerate(config.directions):
+        # A model of one direction keeps TensorFlow's own names, because the renaming of
+        # `dump_weights` handles RNN_0 and RNN_1 only.
+        scope = f"RNN_{d}/RNN" if config.lstm.bidirectional else "rnn"
+        for ours, leaf in (
+            (r"\w+_weight", "kernel"),  # rows for the input, then rows for the previous output
+            ("bias", "bias"),
+            ("projection", "projection/kernel"),
+        ):
+            name = canonical_name(f"{scope}/LSTMCell/{leaf}").replace("Cell0", r"Cell\1")
+            names[rf"{direction}_layers\.(\d+)\.{ours}"] = name
+    return Layout(
+        names=names,
+        conversions=_BILM_TF,
+        complete=("CNN", *LSTM),
+        first_character=first_character,
+    )
+
+
+def cell_names(layer: str) -> dict[str, str]:
+    r"""AllenNLP's names in a layer; `layer` has \1 for the direction and \2 for the number."""
+    theirs = {
+        "input_weight": "input_linearity.weight",
+        "state_weight": "state_linearity.weight",
+        "bias": "state_linearity.bias",
+        "projection": "state_projection.weight",
+    }
+    return {rf"(\w+)_layers\.(\d+)\.{name}": f"{layer}.{theirs[name]}" for name in theirs}
+
+
+# Links --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """Rows of an array in a file that are rows of a weight."""
+
+    array: str
+    array_rows: slice
+    weight: str
+    weight_rows: slice
+    convert: _Conversion
+
+
+def _links(config: BiLmConfig, layout: Layout) -> tuple[list[_Link], dict[str, Shape]]:
+    """All links, and the shapes of the arrays."""
+    links: list[_Link] = []
+    shapes: dict[str, Shape] = {}
+    for weight, shape in weight_shapes(config).items():
+        match, found = next(
+            (m, to) for p, to in layout.names.items() if (m := re.fullmatch(p, weight))
+        )
+        convert = next((c for p, c in layout.conversions.items() if re.fullmatch(p, weight)), _SAME)
+        arrays = match.expand(found).split()
+        size = shape[0] // len(arrays)
+        before = layout.first_character if weight == "tokens.characters" else 0
+        for k, array in enumerate(arrays):
+            rows, *rest = convert.shape((size, *shape[1:]))
+            start = shapes[array][0] if array in shapes else before
+            shapes[array] = (start + rows, *rest)
+            weight_rows = slice(k * size, (k + 1) * size)
+            links.append(_Link(array, slice(start, start + rows), weight, weight_rows, convert))
+    return links, shapes
+
+
+def bilm_arrays(checkpoint: Checkpoint) -> Iterator[tuple[str, Array]]:
+    """The arrays of a model as bilm-tf's `dump_weights` writes them, one by one."""
+    config = checkpoint.config
+    links, shapes = _links(config, bilm_layout(config))
+    for name, shape in shapes.items():
+        array = np.empty(shape, np.float32)
+        for link in links:
+            if link.array == name:
+                weight = checkpoint.weights[link.weight]
+                check_finite(weight, what="this model", name=link.weight)
+                array[link.array_rows] = link.convert.write(weight[link.weight_rows])
+        yield name, array
+
+
+def read_weights(
+    config: BiLmConfig, layout: Layout, arrays: Arrays, options: str
+) -> tuple[LazyWeights, frozenset[str]]:
+    """Compare the arrays of a file with the options.
+
+    Args:
+        config: the model.
+        layout: where its weights are.
+        arrays: of the file; no value is read.
+        options: name of the options file, for messages.
+
+    Returns:
+        the weights, which are assembled on request, and the types of their arrays.
+    """
+    links, shapes = _links(config, layout)
+    for name, shape in shapes.items():
+        found = arrays.shapes.get(name)
+        if found != shape:
+            what = "is missing" if found is None else f"has shape {found}"
+            raise FormatError(
+                f"'{arrays.what}': {name} {what}, '{options}' needs {shape}; "
+                f"pass the options that belong to these weights{_guess(arrays.shapes)}"
+            )
+    for name in arrays.shapes:
+        # A layer that the options do not describe would silently be left out of the model.
+        if name.startswith(layout.complete) and name not in shapes:
+            raise FormatError(
+                f"'{arrays.what}' has {shown(name, 80)}, which '{options}' does not describe; "
+                f"pass the options that belong to these weights{_guess(arrays.shapes)}"
+            )
     last: dict[str, Array] = {}  # one array, which often has several weights
 
-    def dataset(name: str) -> Array:
+    def array_of(name: str) -> Array:
         if name not in last:
             last.clear()  # frees the old array before the new one is read
             last[name] = arrays.floats(name)
         return last[name]
 
-    def weight(name: str, shape: tuple[int, ...]) -> Array:
-        array = np.empty(shape, np.float32)
-        for link in table:
+    def weight_of(name: str, shape: Shape) -> Array:
+        weight = np.empty(shape, np.float32)
+        for link in links:
             if link.weight == name:
-                array[link.weight_rows] = link.convert[0](dataset(link.dataset)[link.dataset_rows])
-        return array
+                part = array_of(link.array)[link.array_rows]
+                weight[link.weight_rows] = link.convert.read(part)
+        return weight
 
-    return LazyWeights(
-        {name: partial(weight, name, shape) for name, shape in weight_shapes(config).items()}
-    )
+    weights = {
+        name: partial(weight_of, name, shape) for name, shape in weight_shapes(config).items()
+    }
+    return LazyWeights(weights), frozenset(arrays.types[name] for name in shapes)
 
 
-def check_arrays(
-    table: Sequence[Link], arrays: Arrays, options: str, *, all_known: bool = False
-) -> None:
-    """Compare the arrays of a file with the options.
-
-    With `all_known`, refuse every array that the options do not describe, not only further layers.
-    """
-    shapes, weights = arrays.shapes, arrays.what
-    for link in table:
-        found = shapes.get(link.dataset)
-        if found != link.shape:
-            what = "is missing" if found is None else f"has shape {found}"
-            raise FormatError(
-                f"'{weights}': {link.dataset} {what}, '{options}' needs {link.shape}; "
-                f"pass the options that belong to these weights{_guess(shapes)}"
-            )
-    known = {link.dataset for link in table}
-    for name in shapes:
-        # A layer that the options do not describe would silently be left out of the model.
-        layer = all_known or name.startswith(("CNN", "RNN_", "rnn/"))
-        if layer and name not in known:
-            raise FormatError(
-                f"'{weights}' has {shown(name, 80)}, which '{options}' does not describe; "
-                f"pass the options that belong to these weights{_guess(shapes)}"
-            )
+# Models of bilm-tf --------------------------------------------------------------------------------
 
 
 def read_bilm(
@@ -290,7 +306,7 @@ def read_bilm(
     softmax: Arrays | None,
     first_character: int = 0,
 ) -> Checkpoint:
-    """Read a model of bilm-tf, whose arrays have the names of its HDF5 files.
+    """Read a model of bilm-tf, whose arrays have canonical names.
 
     Names and shapes are compared with the options before any array is read. The arrays are read
     on request.
@@ -302,8 +318,8 @@ def read_bilm(
         n_words=(arrays.shapes.get("embedding") or (0,))[0],
         what=options_name,
     )
-    table = links(config, dump_names(config, arrays.shapes), first_character)
-    check_arrays(table, arrays, options_name)
+    layout = bilm_layout(config, first_character)
+    weights, types = read_weights(config, layout, arrays, options_name)
     notes: dict[str, Any] = {}
     vocabulary = read_vocabulary(source)
     if softmax is not None and vocabulary is None:
@@ -320,13 +336,13 @@ def read_bilm(
     needs_words = bool(config.tokens.n_words) or softmax is not None
     return Checkpoint(
         config=config,
-        weights=linked_weights(config, table, arrays),
+        weights=weights,
         alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
         vocabulary=vocabulary if needs_words else None,
         softmax=_read_softmax(softmax, len(vocabulary or ()), config),
         notes=notes,
         origin=source.name,
-        stored_types=frozenset(arrays.types[link.dataset] for link in table),
+        stored_types=types,
     )
 
 
@@ -346,7 +362,7 @@ def _read_softmax(arrays: Arrays | None, n_words: int, config: BiLmConfig) -> So
     return Softmax(arrays.floats(weight), arrays.floats("softmax/b"))
 
 
-def _guess(shapes: Shapes) -> str:
+def _guess(shapes: Mapping[str, Shape]) -> str:
     """Sizes according to the arrays, as a hint to the right options."""
     # A kernel is (2 * projection_dim, 4 * dim): input and previous output come in, four gates
     # go out.

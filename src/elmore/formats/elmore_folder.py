@@ -27,6 +27,7 @@ from elmore.base.messages import shown
 from elmore.compute.matrix import STEPS, Stored, dequantize
 from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import ConfigError, FormatError
+from elmore.formats.bilm_options import make_alphabet, read_dictionary
 from elmore.formats.checkpoint import (
     Checkpoint,
     LazyWeights,
@@ -41,7 +42,6 @@ from elmore.formats.checkpoint import (
 from elmore.formats.containers.arrays import FLOATS, Arrays, check_finite
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.formats.containers.sources import Source
-from elmore.formats.dictionaries import read_dictionary
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.tokenizer import Convention
@@ -201,10 +201,8 @@ def _read_alphabet(source: Source, facts: _AlphabetJson | None, files: set[str])
         return ByteAlphabet(facts.max_chars)
     if _CHARACTERS not in files:
         raise FormatError(f"'{source.name}' has no {_CHARACTERS}; {_AGAIN}")
-    try:
-        return DictionaryAlphabet(read_dictionary(source, _CHARACTERS), facts.max_chars)
-    except ConfigError as error:
-        raise FormatError(f"'{_CHARACTERS}': {error}") from None
+    symbols = read_dictionary(source, _CHARACTERS)
+    return make_alphabet(symbols, facts.max_chars, _CHARACTERS)
 
 
 def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:

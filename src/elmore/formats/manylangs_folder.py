@@ -14,15 +14,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
-from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_options import Section, read_languages
-from elmore.formats.bilm_weights import check_arrays, linked_weights, torch_links
+from elmore.config import BiLmConfig, LstmConfig
+from elmore.errors import FormatError
+from elmore.formats.bilm_options import (
+    make_alphabet,
+    read_dictionary,
+    read_languages,
+    read_lstm,
+    read_section,
+    read_tokens,
+    read_value,
+)
+from elmore.formats.bilm_weights import Layout, cell_names, read_weights
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
 from elmore.formats.containers.torch_files import read_state_dict
-from elmore.formats.dictionaries import read_dictionary
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 
@@ -35,23 +42,21 @@ _CHARACTERS, _WORDS = "char.dic", "word.dic"
 _NAMES = {
     r"tokens\.characters": f"{_TOKENS}/char_emb_layer.embedding.weight",
     r"tokens\.words": f"{_TOKENS}/word_emb_layer.embedding.weight",
-    r"tokens\.convolutions": f"{_TOKENS}/convolutions",
-    r"tokens\.highways": f"{_TOKENS}/highways._layers",
-    r"tokens\.projection": f"{_TOKENS}/projection",
-    r"(\w+)_layers\.(\d+)": rf"{_ENCODER}/\1_layer_\2",
+    r"tokens\.convolutions\.(.*)": rf"{_TOKENS}/convolutions.\1",
+    r"tokens\.highways\.(.*)": rf"{_TOKENS}/highways._layers.\1",
+    r"tokens\.projection\.(.*)": rf"{_TOKENS}/projection.\1",
 }
+_LSTM_NAMES = cell_names(rf"{_ENCODER}/\1_layer_\2")
 # The `lstm` encoder is torch's own nn.LSTM.
-_MIXED_NAMES = {
-    **dict(list(_NAMES.items())[:-1]),
-    r"projection": f"{_ENCODER}/projection",
-    r"forward_layers\.(\d+)\.input_weight": rf"{_ENCODER}/encoder.weight_ih_l\1",
-    r"forward_layers\.(\d+)\.state_weight": rf"{_ENCODER}/encoder.weight_hh_l\1",
-    r"forward_layers\.(\d+)\.bias": rf"{_ENCODER}/encoder.bias_l\1",
-    r"backward_layers\.(\d+)\.input_weight": rf"{_ENCODER}/encoder.weight_ih_l\1_reverse",
-    r"backward_layers\.(\d+)\.state_weight": rf"{_ENCODER}/encoder.weight_hh_l\1_reverse",
-    r"backward_layers\.(\d+)\.bias": rf"{_ENCODER}/encoder.bias_l\1_reverse",
+_MIXED_NAMES = {r"projection\.(.*)": rf"{_ENCODER}/projection.\1"} | {
+    rf"{direction}_layers\.(\d+)\.{ours}": rf"{_ENCODER}/encoder.{theirs}_l\1{end}"
+    for direction, end in (("forward", ""), ("backward", "_reverse"))
+    for ours, theirs in (
+        ("input_weight", "weight_ih"),
+        ("state_weight", "weight_hh"),
+        ("bias", "bias"),
+    )
 }
-_Kind = Literal["cnn", "lstm"]
 
 # The architecture of the published models, whose config.json names this file but whose folders
 # mostly lack it.
@@ -88,36 +93,49 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> Checkpoint:
     """Read a model; its tensors are read on request."""
     architecture, what = _read_architecture(source)
-    tokens = Section(architecture, what).section("token_embedder")
-    characters = read_dictionary(source, _CHARACTERS) if tokens.number("char_dim") else []
-    words = read_dictionary(source, _WORDS) if tokens.number("word_dim") else []
-    config = _config(architecture, len(characters), len(words), what)
+    section = read_section(architecture, "token_embedder", what)
+    kind = read_value(Literal["cnn", "lstm"], section.get("name"), "token_embedder.name", what)
+    characters = read_dictionary(source, _CHARACTERS) if section.get("char_dim") else []
+    words = read_dictionary(source, _WORDS) if section.get("word_dim") else []
+    if characters and kind == "lstm":
+        raise FormatError(
+            f"'{what}' has a token layer `lstm` over characters, which ELMoForManyLangs itself "
+            "cannot run; train it with `cnn`"
+        )
+    tokens = read_tokens(
+        section,
+        "token_embedder",
+        what,
+        n_characters=len(characters),
+        char_dim=section.get("char_dim", 0) if characters else 0,
+        n_words=len(words),
+        word_dim=section.get("word_dim", 0),
+        # Only the CNN cuts words after so many characters.
+        max_chars=section.get("max_characters_per_token") if kind == "cnn" else 50,
+    )
+    config = BiLmConfig(tokens=tokens, lstm=_read_encoder(architecture, what))
     alphabet = vocabulary = None
     if words:
         # With a CNN the original cuts long words before it looks them up.
-        cut = tokens.value("name", _Kind) == "cnn"
-        longest = config.tokens.max_chars - 2 if cut else None
+        longest = tokens.max_chars - 2 if kind == "cnn" else None
         specials = Specials(*DictionaryAlphabet.markers, "<oov>", longest)
         vocabulary = Vocabulary(words, what=_WORDS, specials=specials)
         if "<oov>" not in vocabulary:
             raise FormatError(f"'{_WORDS}' has no <oov>; get the file that belongs to the model")
     if characters:
-        try:
-            alphabet = DictionaryAlphabet(characters, config.tokens.max_chars)
-        except ConfigError as error:
-            raise FormatError(f"'{_CHARACTERS}': {error}") from None
+        alphabet = make_alphabet(characters, tokens.max_chars, _CHARACTERS)
     languages = read_languages(source)
     arrays = _joined(read_state_dict(source, name) for name in (_TOKENS, _ENCODER))
-    table = torch_links(config, _MIXED_NAMES if config.lstm.mixed else _NAMES)
-    check_arrays(table, arrays, what, all_known=True)
+    layout = Layout(names=_NAMES | (_MIXED_NAMES if config.lstm.mixed else _LSTM_NAMES))
+    weights, types = read_weights(config, layout, arrays, what)
     return Checkpoint(
         config=config,
-        weights=linked_weights(config, table, arrays),
+        weights=weights,
         alphabet=alphabet,
         vocabulary=vocabulary,
         notes={"languages": languages} if languages else {},
         origin=source.name,
-        stored_types=frozenset(arrays.types.values()),
+        stored_types=types,
     )
 
 
@@ -171,60 +189,17 @@ def _joined(files: Iterable[Arrays]) -> Arrays:
     return Arrays(f"{_TOKENS}, {_ENCODER}", shapes, types, read)
 
 
-# The architecture ---------------------------------------------------------------------------------
-
-
-def _config(
-    architecture: Mapping[str, Any], n_characters: int, n_words: int, what: str
-) -> BiLmConfig:
-    """Build a config; the counts are those of the dictionaries, 0 for one that is not used."""
-    section = Section(architecture, what).section("token_embedder")
-    kind = section.value("name", _Kind)
-    if kind == "lstm" and n_characters:
-        raise FormatError(
-            f"'{what}' has a token layer `lstm` over characters, which ELMoForManyLangs itself "
-            "cannot run; train it with `cnn`"
-        )
-    try:
-        tokens = TokenEncoderConfig(
-            n_words=n_words,
-            word_dim=section.number("word_dim"),
-            # Only the CNN cuts words after so many characters.
-            max_chars=section.number("max_characters_per_token") if kind == "cnn" else 50,
-            **(_characters(section) if n_characters else {}),
-            n_characters=n_characters,
-        )
-        encoder = Section(architecture, what).section("encoder")
-        return BiLmConfig(tokens=tokens, lstm=_lstm(encoder))
-    except ConfigError as error:
-        raise FormatError(f"'{what}': {error}") from None
-
-
-def _characters(section: Section) -> dict[str, Any]:
-    return {
-        "char_dim": section.number("char_dim"),
-        "filters": section.filters(),
-        "activation": section.activation(),
-        "n_highway": section.number("n_highway"),
-    }
-
-
-def _lstm(encoder: Section) -> LstmConfig:
-    # Clips and skip connections are parts of the `elmo` encoder alone, whatever the file says.
-    mixed = encoder.value("name", Literal["elmo", "lstm"]) == "lstm"
-    config = LstmConfig(
-        dim=encoder.number("dim"),
-        projection_dim=encoder.number("projection_dim"),
-        n_layers=encoder.number("n_layers"),
-        cell_clip=None if mixed else encoder.clip("cell_clip"),
-        proj_clip=None if mixed else encoder.clip("proj_clip"),
-        skip_connections=not mixed,
-        mixed=mixed,
-    )
+def _read_encoder(architecture: Mapping[str, Any], what: str) -> LstmConfig:
+    name = read_section(architecture, "encoder", what).get("name")
+    given: dict[str, Any] = {"skip_connections": True}
+    if read_value(Literal["elmo", "lstm"], name, "encoder.name", what) == "lstm":
+        # Clips and skip connections are parts of the `elmo` encoder alone, whatever the file says.
+        given = {"skip_connections": False, "cell_clip": None, "proj_clip": None, "mixed": True}
+    lstm = read_lstm(architecture, "encoder", what, **given)
     # With equal sizes our LSTM would leave out a projection that these files have.
-    if not config.projected:
-        raise ConfigError(
-            f"encoder.dim={config.dim} equals projection_dim, yet such a model projects; "
+    if not lstm.projected:
+        raise FormatError(
+            f"'{what}': encoder.dim={lstm.dim} equals projection_dim, yet such a model projects; "
             "this is not supported, use a larger dim"
         )
-    return config
+    return lstm

@@ -7,7 +7,7 @@ vocabulary. The softmax is read too, so that such a model can score text and be 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from elmore.formats.bilm_options import (
     options_from_shapes,
     read_options,
 )
-from elmore.formats.bilm_weights import read_bilm
+from elmore.formats.bilm_weights import LSTM, canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
@@ -33,23 +33,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 # Training graphs put `lm/` before the names, inference graphs `bilm/`, and TF-Hub `module/`.
 _SCOPE = re.compile(r"^(?:module/)?(?:lm|bilm)/")
-_PLAIN = re.compile(
-    r"char_embed|embedding|CNN/[Wb]_cnn_\d+|CNN_high_\d+/[Wb]_(?:carry|transform)|"
-    r"CNN_proj/[Wb]_proj|softmax/[Wb]"
-)
-# TensorFlow's spellings through the years, in training graphs and in inference graphs.
-_LSTM = re.compile(
-    r"(?:RNN_(?P<direction>\d+)/)?(?:RNN|rnn)/"
-    r"(?:(?:MultiRNNCell|multi_rnn_cell)/(?:Cell|cell_)(?P<layer>\d+)/)?"
-    r"(?:rnn/)?(?:LSTMCell|lstm_cell)/(?P<leaf>.+)"
-)
-_LEAVES = {
-    **dict.fromkeys(("kernel", "weights", "W_0"), ("W_0", "kernel")),
-    **dict.fromkeys(("bias", "biases", "B"), ("B", "bias")),
-    **dict.fromkeys(
-        ("projection/kernel", "projection/weights", "W_P_0"), ("W_P_0", "projection/kernel")
-    ),
-}
 _MIX, _SCALE = "aggregation/weights", "aggregation/scaling"
 
 
@@ -113,48 +96,23 @@ def _step(prefix: str) -> tuple[int, str]:
     return int(match[1]) if match else -1, prefix
 
 
-def _canonical_names(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """Find the weights: name in bilm-tf's dump -> name in the checkpoint."""
+def _canonical_names(names: Collection[str], prefix: str) -> dict[str, str]:
+    """The canonical name of each variable -> its name in the checkpoint."""
     found: dict[str, str] = {}
-    others: list[str] = []
     for key in names:
-        name = _canonical_name(_SCOPE.sub("", key))
-        if name is None:
-            others.append(key)
-        elif name in found:
+        if key.rpartition("/")[0] in names:
+            continue  # the optimizer stores its sums as VARIABLE/Adagrad
+        name = canonical_name(_SCOPE.sub("", key))
+        if found.setdefault(name, key) != key:
             raise FormatError(
                 f"'{prefix}.index' has {shown(found[name], 60)} and {shown(key, 60)} for one "
                 "weight; keep one model in a checkpoint"
             )
-        else:
-            found[name] = key
-    if not any(name.startswith(("RNN_", "rnn/")) for name in found):
+    if not any(name.startswith(LSTM) for name in found):
         raise FormatError(
             f"'{prefix}.index' has no biLM (no variable lm/RNN_0/…); is it a checkpoint of bilm-tf?"
         )
-    weights = set(found.values())
-    for key in others:
-        # The optimizer stores its sums as VARIABLE/Adagrad.
-        inner = _SCOPE.sub("", key)
-        if key.rpartition("/")[0] not in weights and inner.startswith(("CNN", "RNN", "rnn/")):
-            raise FormatError(
-                f"'{prefix}.index' has {shown(key, 80)}, which bilm-tf does not write; is it a "
-                "checkpoint of bilm-tf?"
-            )
     return found
-
-
-def _canonical_name(name: str) -> str | None:
-    if _PLAIN.fullmatch(name):
-        return name
-    match = _LSTM.fullmatch(name)
-    leaves = _LEAVES.get(match["leaf"]) if match else None
-    if match is None or leaves is None:
-        return None
-    cell = f"MultiRNNCell/Cell{int(match['layer'] or 0)}/LSTMCell"
-    if match["direction"] is None:
-        return f"rnn/{cell}/{leaves[1]}"
-    return f"RNN_{match['direction']}/RNN/{cell}/{leaves[0]}"
 
 
 def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
