@@ -26,22 +26,17 @@ from elmore.limits import LIMITS
 _CHUNK = 1 << 18  # bytes read at a time
 _HEADER = 1 << 13  # bytes of a tar's header at most
 _IN_MEMORY = 1 << 26  # larger members are decompressed into a temporary file
-# Name with its folders, size, and what gives its decompressed bytes.
-_Member = tuple[str, int, Callable[[], Iterator[bytes]]]
+# Name with its folders, size, and what opens it.
+_Member = tuple[str, int, Callable[[], IO[bytes] | None]]
 
 
 def zip_source(stream: BinaryIO, name: str) -> Source:
     """The members of a zip, which is closed with the source."""
-
-    def chunks(info: zipfile.ZipInfo) -> Iterator[bytes]:
-        with archive.open(info) as member:
-            yield from _chunks(member)
-
     with _reading(name, stream.close):
         archive = zipfile.ZipFile(stream)
         infos = [info for info in archive.infolist() if not info.is_dir()]
         _check_ratio(name, _size(stream), sum(info.file_size for info in infos))
-    members = [(info.filename, info.file_size, partial(chunks, info)) for info in infos]
+    members = [(info.filename, info.file_size, partial(archive.open, info)) for info in infos]
     return _source(name, members, stream.close)
 
 
@@ -51,20 +46,9 @@ def tar_source(stream: BinaryIO, name: str) -> Source:
     stream.seek(0)
     if compressed:
         # Members are read in any order, gzip only forward: continue with a decompressed copy.
-        with stream as packed, gzip.GzipFile(fileobj=packed) as plain:
+        with stream as packed:
             check = partial(_check_ratio, name, _size(packed))
-            stream = _copied(name, lambda: _chunks(cast(BinaryIO, plain)), check)
-
-    def chunks(info: tarfile.TarInfo) -> Iterator[bytes]:
-        stream.seek(info.offset_data)
-        left = info.size
-        while left:
-            chunk = stream.read(min(left, _CHUNK))
-            if not chunk:
-                raise EOFError("it ends within a file")
-            left -= len(chunk)
-            yield chunk
-
+            stream = _copied(name, partial(gzip.GzipFile, fileobj=packed), check)
     with _reading(name, stream.close):
         try:
             small = cast(BinaryIO, _SmallReads(stream))
@@ -79,11 +63,12 @@ def tar_source(stream: BinaryIO, name: str) -> Source:
                 raise _broken(name, "a negative size")
             # Nothing else has bytes of its own; a sparse file has more than the archive.
             if info.isfile() and not info.issparse():
-                members.append((info.name, info.size, partial(chunks, info)))
+                members.append((info.name, info.size, partial(tar.extractfile, info)))
         # The library takes a broken header for the end, which is a block of zeros or nothing.
         stream.seek(tar.offset)
         if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
             raise _broken(name, f"no valid header at byte {tar.offset}")
+        tar.fileobj = stream
     return _source(name, members, stream.close)
 
 
@@ -126,13 +111,13 @@ def _check_ratio(name: str, packed: int, size: int) -> None:
 
 def _copied(
     name: str,
-    chunks: Callable[[], Iterator[bytes]],
+    opened: Callable[[], IO[bytes] | None],
     check: Callable[[int], None] = lambda size: None,
 ) -> BinaryIO:
     """Decompress a member: readers seek back and forth, which a decompressor cannot do quickly."""
     plain = cast(BinaryIO, tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 (returned)
-    with _reading(name, plain.close):
-        for chunk in chunks():
+    with _reading(name, plain.close), cast(IO[bytes], opened()) as member:
+        while chunk := member.read(_CHUNK):
             try:
                 plain.write(chunk)
             except OSError as error:
@@ -141,11 +126,6 @@ def _copied(
             check(plain.tell())
         plain.seek(0)
     return plain
-
-
-def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK):
-        yield chunk
 
 
 @contextlib.contextmanager

@@ -24,16 +24,16 @@ from elmore.formats.containers.arrays import item_size
 from elmore.limits import LIMITS
 
 _STORAGES = {
-    "FloatStorage": "float32",
-    "DoubleStorage": "float64",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
 }
 
 
@@ -65,16 +65,10 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """Our stand-in for a function or class that a pickle names.
+class _StorageType:
+    """Our stand-in for a storage class: the type of its numbers as numpy calls it."""
 
-    Attributes:
-        make: called in its place by REDUCE.
-        kind: type of the numbers, for the name of a storage class.
-    """
-
-    make: Callable[..., Any]
-    kind: str | None = None
+    kind: str
 
 
 class _NumpyType:
@@ -157,23 +151,19 @@ def _encode(text: Any, encoding: Any = "latin-1") -> bytes:
     return text.encode("latin-1")
 
 
-def _no_storage(*_: Any) -> Any:
-    raise ValueError("it builds a storage; files refer to storages instead")
-
-
 # All that a file of tensors needs. Nothing of torch or numpy is called: each name leads to a
-# function of ours that only checks and stores.
-_NAMES = {
-    ("collections", "OrderedDict"): _Name(_ordered_dict),
-    ("torch._utils", "_rebuild_tensor"): _Name(_tensor),
-    ("torch._utils", "_rebuild_tensor_v2"): _Name(_tensor),
-    ("torch._utils", "_rebuild_parameter"): _Name(_parameter),
-    **{("torch", name): _Name(_no_storage, kind) for name, kind in _STORAGES.items()},
-    ("numpy.core.multiarray", "_reconstruct"): _Name(NumpyArray),
-    ("numpy._core.multiarray", "_reconstruct"): _Name(NumpyArray),
-    ("numpy", "ndarray"): _Name(NumpyArray),
-    ("numpy", "dtype"): _Name(_NumpyType),
-    ("_codecs", "encode"): _Name(_encode),
+# function of ours that only checks and stores. Nothing else on the unpickler's stack is callable.
+_NAMES: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("torch._utils", "_rebuild_tensor"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    **{("torch", f"{name}Storage"): _StorageType(kind) for name, kind in _STORAGES.items()},
+    ("numpy.core.multiarray", "_reconstruct"): NumpyArray,
+    ("numpy._core.multiarray", "_reconstruct"): NumpyArray,
+    ("numpy", "ndarray"): NumpyArray,
+    ("numpy", "dtype"): _NumpyType,
+    ("_codecs", "encode"): _encode,
 }
 
 
@@ -183,13 +173,13 @@ def read_storage(key: Any, what: str) -> Storage:
         isinstance(key, tuple)
         and len(key) in (5, 6)
         and key[0] == "storage"
-        and isinstance(key[1], _Name)
+        and isinstance(key[1], _StorageType)
         and isinstance(key[2], str)
         and type(key[4]) is int
         and 0 <= key[4] <= LIMITS.model_bytes
         and (len(key) == 5 or key[5] is None)
     )
-    if not fine or key[1].kind is None:
+    if not fine:
         raise FormatError(f"'{what}' refers to something that is not a storage; get another copy")
     return Storage(key[2], key[1].kind, key[4])
 
@@ -253,7 +243,7 @@ class _TensorUnpickler(pickle._Unpickler):
             raise pickle.UnpicklingError("it ends with more than one value")
         return value
 
-    def find_class(self, module: str, name: str) -> _Name:
+    def find_class(self, module: str, name: str) -> Any:
         found = _NAMES.get((module, name))
         if found is None:
             raise pickle.UnpicklingError(
@@ -268,10 +258,10 @@ class _TensorUnpickler(pickle._Unpickler):
 
     def _reduce(self) -> None:
         arguments, name = self.stack.pop(), self.stack[-1]
-        if not isinstance(name, _Name) or not isinstance(arguments, tuple):
+        if not callable(name) or not isinstance(arguments, tuple):
             raise pickle.UnpicklingError("it calls something that is not a name")
         self._count_copies(arguments)
-        self.stack[-1] = name.make(*arguments)
+        self.stack[-1] = name(*arguments)
 
     def _build(self) -> None:
         state, value = self.stack.pop(), self.stack[-1]

@@ -229,35 +229,32 @@ def _damaged(what: str, problem: str) -> FormatError:
 # CRC-32C (Castagnoli), fast enough for complete models.
 # Neither numpy nor the standard library has it, and a loop over bytes would take minutes. A CRC is
 # linear: the remainder of A followed by B is that of A, shifted by the length of B, plus that of B.
-# So the bytes are cut into many short lanes that advance together, and are then joined.
+# So remainders are computed for all words at once, and then joined in pairs.
 
 _POLYNOMIAL = 0x82F63B78  # bits in reverse order
-_LANE = 64  # words of four bytes in a lane; a power of two
-_BLOCK = 1 << 20  # words that are computed at a time
+_BLOCK = 1 << 20  # words that are computed at a time; a power of two
 # A checksum starts from all ones, which is the state after these bytes. Zeros before them change
-# nothing, so that any data can be filled up to complete lanes.
+# nothing, so that any data can be filled up to complete blocks.
 _START = np.frombuffer(bytes.fromhex("54641f64"), np.uint8)
 _MASK_DELTA = 0xA282EAD8  # LevelDB masks checksums, because data may contain checksums
-
-Words = NDArray[np.uint32]
 
 
 def crc32c(data: bytes) -> int:
     """The checksum of some bytes."""
-    one_word, one_lane = _tables()
-    words = np.zeros(-(-(len(data) + 4) // (4 * _LANE)) * _LANE, "<u4")
+    n_words = len(data) // 4 + 2
+    block = min(_BLOCK, 1 << (n_words - 1).bit_length())
+    words = np.zeros(-(-n_words // block) * block, "<u4")
     flat = words.view(np.uint8)
     flat[len(flat) - len(data) :] = np.frombuffer(data, np.uint8)
     flat[len(flat) - len(data) - 4 : len(flat) - len(data)] = _START
-    total = 0
-    for start in range(0, len(words), _BLOCK):
-        lanes = words[start : start + _BLOCK].reshape(-1, _LANE)
-        state = np.zeros(len(lanes), np.uint32)
-        for column in np.ascontiguousarray(lanes.T):
-            state = _shift(state ^ column, one_word)
-        for remainder in state.tolist():
-            total = _shift(total, one_lane) ^ remainder
-    return total ^ 0xFFFFFFFF
+    total = np.zeros(1, np.uint32)
+    for start in range(0, len(words), block):
+        state, doublings = _shift(words[start : start + block], 0), 0
+        while len(state) > 1:
+            state = _shift(state[::2], doublings) ^ state[1::2]
+            doublings += 1
+        total = _shift(total, doublings) ^ state
+    return int(total[0]) ^ 0xFFFFFFFF
 
 
 def masked_crc32c(data: bytes) -> int:
@@ -266,20 +263,19 @@ def masked_crc32c(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def _shift(state: Any, tables: Any) -> Any:
-    """Shift remainders by zero bytes; one table for each half of a remainder."""
-    low, high = tables
+def _shift(state: NDArray[np.uint32], doublings: int) -> NDArray[np.uint32]:
+    """Shift remainders by the zero bytes of 2**doublings words."""
+    low, high = _tables(doublings)
     return low[state & 0xFFFF] ^ high[state >> 16]
 
 
 @functools.cache
-def _tables() -> tuple[Words, list[list[int]]]:
-    """What `_shift` needs to pass the zeros of a word, and of a lane."""
+def _tables(doublings: int) -> NDArray[np.uint32]:
+    """What each half of a remainder becomes in `_shift`, (2, 65536)."""
+    if doublings:
+        return _shift(_tables(doublings - 1), doublings - 1)
     halves = np.arange(1 << 16, dtype=np.uint32)
-    word = np.stack([halves, halves << np.uint32(16)])
+    tables = np.stack([halves, halves << np.uint32(16)])
     for _ in range(32):  # bit by bit
-        word = (word >> np.uint32(1)) ^ np.where(word & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
-    lane = word
-    for _ in range(_LANE.bit_length() - 1):  # 1 word, 2 words, 4 words ...
-        lane = _shift(lane, lane)
-    return word, lane.tolist()
+        tables = (tables >> np.uint32(1)) ^ (tables & np.uint32(1)) * np.uint32(_POLYNOMIAL)
+    return tables
