@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.containers import archives
+from elmore.formats.containers import sources
 from elmore.formats.containers.sources import files_source, folder_source
 from elmore.formats.detect import open_source
 
@@ -76,7 +76,7 @@ MAKERS = {
 def test_every_kind_shows_the_same(
     maker: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "_IN_MEMORY", 1 << 20)  # the weights go into a temporary file
+    monkeypatch.setattr(sources, "_IN_MEMORY", 1 << 20)  # the weights go into a temporary file
     path = maker(tmp_path / "model.x")
     with open_source(path) as source:
         assert source.names() == tuple(sorted(FILES))

@@ -23,17 +23,17 @@ def test_addresses_are_https_and_belong_to_one_file() -> None:
     seen: set[str] = set()
     for model in CATALOG:
         assert model.page.startswith("https://")
-        assert len({file.name for file in model.files}) == len(model.files)
-        for file in model.files:
-            assert file.addresses
-            for address in file.addresses:
+        for name, addresses in model.files.items():
+            assert addresses
+            for address in addresses:
                 assert address.startswith("https://"), address
-                if file.name != "vocab.txt":  # both checkpoints have the same words
+                if name != "vocab.txt":  # both checkpoints have the same words
                     assert address not in seen, address
                 seen.add(address)
-            assert "/" not in file.name
-            if file.checksum is not None:
-                assert re.fullmatch(r"sha256:[0-9a-f]{64}|sha1:[0-9a-f]{40}", file.checksum)
+            assert "/" not in name
+        assert model.checksums.keys() <= model.files.keys()
+        for checksum in model.checksums.values():
+            assert re.fullmatch(r"sha256:[0-9a-f]{64}|sha1:[0-9a-f]{40}", checksum)
     assert len(seen) > 90
 
 
@@ -54,10 +54,10 @@ def test_finding() -> None:
         find_published("original-5.5")
     with pytest.raises(ModelNotFound, match="`elmore models` lists the names"):
         find_published("qqqqqq")
-    address = find_published("original").files[1].addresses[1]
+    address = find_published("original").files["weights.hdf5"][1]
     found = find_file(address)
     assert found is not None
-    assert (found[0].name, found[1].name) == ("original", "weights.hdf5")
+    assert (found[0].name, found[1]) == ("original", "weights.hdf5")
     assert find_file("https://example.org/x") is None
 
 

@@ -27,7 +27,7 @@ from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Fetch
 from elmore.published import downloads, hub
-from elmore.published.catalog import Published, PublishedFile
+from elmore.published.catalog import Published
 
 
 @pytest.fixture
@@ -52,14 +52,8 @@ def published(server: Server, name: str = "tiny", checksum: str | None = None) -
         form="allennlp",
         trained_on="nothing",
         page="https://example.org",
-        files=tuple(
-            PublishedFile(
-                name=file,
-                addresses=(server.url(f"/{file}"),),
-                checksum=checksum if file == "weights.hdf5" else None,
-            )
-            for file in ("options.json", "weights.hdf5")
-        ),
+        files={file: (server.url(f"/{file}"),) for file in ("options.json", "weights.hdf5")},
+        checksums={"weights.hdf5": checksum} if checksum else {},
     )
 
 
@@ -89,10 +83,8 @@ def test_a_file_that_changed_here_is_noticed(server: Server) -> None:
 
 def test_the_first_sum_seen_outlives_the_files(server: Server) -> None:
     model = published(server)
-    options, weights = model.files
-    addresses = (*weights.addresses, server.url("/none"))  # of several, too
-    weights = dataclasses.replace(weights, addresses=addresses)
-    model = dataclasses.replace(model, files=(options, weights))
+    addresses = (*model.files["weights.hdf5"], server.url("/none"))  # of several, too
+    model = dataclasses.replace(model, files={**model.files, "weights.hdf5": addresses})
     hub.fetch_model(model)
     assert hub.prune([model]) == [hub.home() / "models" / "tiny"]
     assert not hub.is_downloaded(model)
@@ -188,9 +180,9 @@ def test_a_failed_download_says_where_to_put_the_files(
         hub.fetch_model(model)
     assert "\n" not in str(caught.value)
     notes = "\n".join(caught.value.__notes__)
-    for file in model.files:
-        place = hub.home() / "models" / "tiny" / file.name
-        assert f"  {file.addresses[0]}\n    as {place}" in notes
+    for name, addresses in model.files.items():
+        place = hub.home() / "models" / "tiny" / name
+        assert f"  {addresses[0]}\n    as {place}" in notes
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(b"by hand")
     assert len(hub.fetch_model(model)) == 2
@@ -210,7 +202,7 @@ def test_the_address_of_a_published_file_is_that_model(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = published(server)
-    monkeypatch.setattr(hub, "find_file", lambda address: (model, model.files[0]))
+    monkeypatch.setattr(hub, "find_file", lambda address: (model, "options.json"))
     path = hub.fetch_address("https://mirror.example.org/options.json")
     assert path == hub.home() / "models" / "tiny" / "options.json"
 
@@ -294,7 +286,7 @@ def test_load_by_name(
         form="allennlp",
         trained_on="",
         page="",
-        files=(PublishedFile(name="model.zip", addresses=(server.url("/model.zip"),)),),
+        files={"model.zip": (server.url("/model.zip"),)},
     )
     models = {"tiny": pair, "tiny-zip": packed}
     monkeypatch.setattr(load, "catalog", lambda: models)

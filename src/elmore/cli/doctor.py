@@ -149,8 +149,8 @@ def _network() -> Check:
     if is_offline():
         reason = "ELMORE_OFFLINE" if os.environ.get("ELMORE_OFFLINE") else "HF_HUB_OFFLINE"
         return Check(None, f"not tried: {reason} is set", {"offline": True, "hosts": {}})
-    files = [file for model in catalog().values() for file in model.files]
-    names = {urlsplit(address).hostname or "" for file in files for address in file.addresses}
+    files = [file for model in catalog().values() for file in model.files.values()]
+    names = {urlsplit(address).hostname or "" for addresses in files for address in addresses}
     hosts = sorted(names - {""})
     answering: set[str] = set()
 

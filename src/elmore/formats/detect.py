@@ -14,7 +14,14 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.bilm_options import find_options, find_vocabulary
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.containers.sources import HDF5_SUFFIXES, Source, files_source, folder_source
+from elmore.formats.containers.sources import (
+    HDF5_SUFFIXES,
+    Source,
+    files_source,
+    folder_source,
+    tar_source,
+    zip_source,
+)
 
 # A name or path, or the files (options, weights[, vocabulary[, softmax]]).
 ModelPath = str | Path | tuple[str | Path, ...]
@@ -104,8 +111,6 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
-    from elmore.formats.containers.archives import tar_source, zip_source  # folders need neither
-
     # By its first bytes: people rename archives. The second is an empty zip.
     is_zip = head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
     return (zip_source if is_zip else tar_source)(open_checked(path, what="model"), str(path))

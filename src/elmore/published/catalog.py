@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import functools
 import tomllib
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from elmore.errors import ModelNotFound
 from elmore.text.tokenizer import Convention
@@ -69,21 +69,6 @@ def assumed_tokens(form: Form, languages: Collection[str] = ()) -> Tokenization:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedFile:
-    """A file of a published model.
-
-    Attributes:
-        name: file name in the cache.
-        addresses: where to download it; the first is the original, the others are mirrors.
-        checksum: "sha256:…" or "sha1:…", if it is known for certain.
-    """
-
-    name: str
-    addresses: tuple[str, ...]
-    checksum: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Published:
     """A published model.
 
@@ -93,7 +78,9 @@ class Published:
         form: what its files are.
         trained_on: the text.
         licence: as its host states it.
-        files: what is downloaded; empty for a model inside the package.
+        files: what is downloaded: names in the cache and addresses, of which the first is the
+            original and the others are mirrors. Empty for a model inside the package.
+        checksums: "sha256:…" or "sha1:…" of those files of which it is known for certain.
         page: where people read about it.
         parameters: size of the biLM, if known.
         dim: size of a token's vector in each layer, if known.
@@ -107,7 +94,8 @@ class Published:
     form: Form
     trained_on: str
     licence: str = "not stated"
-    files: tuple[PublishedFile, ...] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    checksums: Mapping[str, str] = field(default_factory=dict)
     page: str
     parameters: int | None = None
     dim: int | None = None
@@ -157,16 +145,7 @@ INCLUDED: dict[str, Published] = {
 def catalog() -> dict[str, Published]:
     """The models that can be downloaded, by name."""
     with Path(__file__).with_name("catalog.toml").open("rb") as stream:
-        return {name: _published(name, row) for name, row in tomllib.load(stream).items()}
-
-
-def _published(name: str, row: dict[str, Any]) -> Published:
-    checksums = row.pop("checksums", {})
-    files = tuple(
-        PublishedFile(name=file, addresses=tuple(addresses), checksum=checksums.get(file))
-        for file, addresses in row.pop("files").items()
-    )
-    return Published(name=name, files=files, **row)
+        return {name: Published(name=name, **row) for name, row in tomllib.load(stream).items()}
 
 
 def find_published(name: str) -> Published:
@@ -184,12 +163,12 @@ def find_published(name: str) -> Published:
     )
 
 
-def find_file(address: str) -> tuple[Published, PublishedFile] | None:
-    """The published model and its file at an address, if it is a known one."""
+def find_file(address: str) -> tuple[Published, str] | None:
+    """The published model at an address and the name of the file, if it is a known one."""
     for model in catalog().values():
-        for file in model.files:
-            if address in file.addresses:
-                return model, file
+        for name, addresses in model.files.items():
+            if address in addresses:
+                return model, name
     return None
 
 
@@ -199,7 +178,7 @@ def find_weights(name: str) -> Published | None:
     if not (name.startswith("elmo_2x") and name.endswith(".hdf5")):
         return None
     for model in catalog().values():
-        for file in model.files:
-            if any(address.endswith(f"/{name}") for address in file.addresses):
-                return model
+        addresses = (address for several in model.files.values() for address in several)
+        if any(address.endswith(f"/{name}") for address in addresses):
+            return model
     return None

@@ -168,9 +168,9 @@ def _attempt(address: str, part: Path, option: ProgressOption) -> None:
         raise _NotThere(f"{shown(address, 130)} answers {what}") from None
     except urllib.error.URLError as error:  # no connection was made: hardly worth another attempt
         raise _NotThere(f"{shown(address, 130)}: {shown(_reason(error.reason), 100)}") from None
+    except ElmoreError:
+        raise
     except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, ElmoreError):
-            raise
         raise _Interrupted(_reason(error)) from None
 
 
@@ -193,33 +193,31 @@ def _receive(response: Any, part: Path, arrived: int, option: ProgressOption) ->
             _discard(part)
             tag = headers.get("ETag", "")  # a weak one does not identify bytes
             if version := headers.get("Last-Modified") if tag.startswith("W/") or not tag else tag:
-                _version(part).write_text(version, encoding="utf-8", newline="\n")
-        with part.open("ab") as stream:
-            # read() would lose the bytes before a timeout.
-            while block := _block(response):
-                size += len(block)
-                if max(size, total or 0) > LIMITS.model_bytes:
-                    raise FormatError(
-                        f"'{shown(name, 60)}' has over {LIMITS.model_bytes} bytes, more than any "
-                        "model; is it the right address?"
-                    )
-                stream.write(block)
-                stream.flush()  # so that it survives if we are killed
-                progress.update(len(block))
-    except OSError as error:
-        raise error if isinstance(error, ElmoreError) else write_error(error, part) from error
+                _write(_version(part), version.encode(), "wb")
+            _write(part, b"", "wb")
+        # read() would lose the bytes before a timeout.
+        while block := response.read1(_BLOCK):
+            size += len(block)
+            if max(size, total or 0) > LIMITS.model_bytes:
+                raise FormatError(
+                    f"'{shown(name, 60)}' has over {LIMITS.model_bytes} bytes, more than any "
+                    "model; is it the right address?"
+                )
+            _write(part, block, "ab")
+            progress.update(len(block))
     finally:
         progress.close()
     if total is not None and size < total:
         raise _Interrupted(f"the connection ended after {size} of {total} bytes")
 
 
-def _block(response: Any) -> bytes:
+def _write(path: Path, data: bytes, mode: str) -> None:
+    """Write and close, so that the bytes survive if we are killed."""
     try:
-        data: bytes = response.read1(_BLOCK)
+        with path.open(mode) as stream:
+            stream.write(data)
     except OSError as error:
-        raise _Interrupted(_reason(error)) from None
-    return data
+        raise write_error(error, path) from error
 
 
 def _check(address: str, part: Path, checksum: str | None) -> None:
@@ -270,6 +268,4 @@ def _is_local(address: str) -> bool:
 
 
 def _reason(error: object) -> str:
-    if isinstance(error, TimeoutError):
-        return "timed out"
     return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()

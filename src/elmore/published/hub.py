@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from elmore.base.messages import (
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
-from elmore.published.catalog import Published, PublishedFile, find_file
+from elmore.published.catalog import Published, find_file
 from elmore.published.downloads import WrongChecksum, digest, download
 
 _LOGGER = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def is_offline() -> bool:
 def is_downloaded(model: Published) -> bool:
     """Whether all files of a model are in the cache."""
     folder = _folder(model)
-    return bool(model.files) and all((folder / file.name).is_file() for file in model.files)
+    return bool(model.files) and all((folder / name).is_file() for name in model.files)
 
 
 def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
@@ -88,20 +88,24 @@ def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
     root = home() if fetch.cache_dir is None else Path(fetch.cache_dir)
     size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
     shelf = _Shelf(root / "models" / model.name)
-    return shelf.get_all(model.files, f"model {model.name!r}", f" ({size})", fetch.progress)
+    return shelf.get(
+        model.files, f"model {model.name!r}", model.checksums, f" ({size})", fetch.progress
+    )
 
 
 def fetch_address(address: str) -> Path:
     """Find the file of an address; it is downloaded the first time."""
     known = find_file(address)
     if known is not None:
-        model, file = known
-        return _Shelf(_folder(model)).get_all([file], f"model {model.name!r}")[file.name]
+        model, name = known
+        files = {name: model.files[name]}
+        return _Shelf(_folder(model)).get(files, f"model {model.name!r}", model.checksums)[name]
     # The name decides how the file is read, so it is kept as far as a file system allows.
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "file"
-    file = PublishedFile(name=re.sub(r"[^\w.-]", "_", name)[-100:], addresses=(address,))
+    name = re.sub(r"[^\w.-]", "_", name)[-100:]
     key = hashlib.sha256(address.encode()).hexdigest()[:16]
-    return _Shelf(home() / "files" / key).get_all([file], f"'{shown(address, 120)}'")[file.name]
+    shelf = _Shelf(home() / "files" / key)
+    return shelf.get({name: (address,)}, f"'{shown(address, 120)}'", {})[name]
 
 
 def prune(models: Sequence[Published] | None, *, dry_run: bool = False) -> list[Path]:
@@ -139,48 +143,82 @@ class _Shelf:
         self._lock_path = root / "locks" / f"{self._name}.lock"
         self._sums_path = root / "sums" / f"{self._name}.json"
 
-    def get_all(
+    def get(
         self,
-        files: Sequence[PublishedFile],
+        files: Mapping[str, Sequence[str]],
         what: str,
+        checksums: Mapping[str, str],
         size: str = "",
         progress: ProgressOption = None,
     ) -> dict[str, Path]:
-        """Find files and check them; `what` is the model or address, for messages."""
-        gone = [file for file in files if not (self.folder / file.name).is_file()]
-        if gone and not is_offline() and wants_reports():
-            place = gone[-1].addresses[0].rpartition("/")[0]
-            say(f"downloading {what}{size} from {place} to {self.folder}")
+        """Find files and check them.
+
+        Args:
+            files: names and addresses.
+            what: the model or address, for messages.
+            checksums: of the catalogue.
+            size: of what is downloaded, for messages.
+            progress: what to report bytes to.
+        """
+        paths = {name: self.folder / name for name in files}
+        gone = [name for name, path in paths.items() if not path.is_file()]
         try:
-            return {file.name: self._get(file, what, progress) for file in files}
+            if gone and is_offline():
+                raise ModelNotFound(
+                    f"{what} is not on this machine and elmore is offline (--offline, "
+                    "ELMORE_OFFLINE or HF_HUB_OFFLINE); load it online once, or download it by hand"
+                )
+            if gone and wants_reports():
+                place = files[gone[-1]][0].rpartition("/")[0]
+                say(f"downloading {what}{size} from {place} to {self.folder}")
+            # The usual case needs no lock: all are here, none put here by hand or before a crash.
+            usual = not gone and files.keys() <= self._sums().keys()
+            with contextlib.nullcontext() if usual else self.locked():
+                for name, path in paths.items():
+                    self._get(files[name], path, checksums.get(name), progress)
+            return paths
         except ElmoreError as error:
-            left = [file for file in gone if not (self.folder / file.name).is_file()]
+            left = [name for name in gone if not paths[name].is_file()]
             # As notes: addresses are too long for a line of an error.
             if left and not isinstance(error, FormatError):
                 error.add_note("To download by hand, save")
-                for file in left:
-                    places = "\n    or ".join(file.addresses)
-                    error.add_note(f"  {places}\n    as {self.folder / file.name}")
+                for name in left:
+                    places = "\n    or ".join(files[name])
+                    error.add_note(f"  {places}\n    as {paths[name]}")
             raise
 
-    def _get(self, file: PublishedFile, what: str, progress: ProgressOption) -> Path:
-        path = self.folder / file.name
-        # The usual case needs no lock.
-        if path.is_file() and file.name in self._sums():
-            self._check(file, path)
-            return path
-        if not path.is_file() and is_offline():
-            raise ModelNotFound(
-                f"{what} is not on this machine and elmore is offline (--offline, ELMORE_OFFLINE "
-                "or HF_HUB_OFFLINE); load it online once, or download it by hand"
-            )
-        with self.locked():
-            if not path.is_file():
-                self._fetch(file, path, progress)
-            elif file.name not in self._sums():  # put there by hand, or before a crash
-                self._check(file, path)
-                self._record(file.name, path)
-        return path
+    def _get(
+        self, addresses: Sequence[str], path: Path, checksum: str | None, progress: ProgressOption
+    ) -> None:
+        """Download a file, or compare it with its checksum or with the first one seen."""
+        sums = self._sums()
+        seen = sums.get(path.name)
+        expected = checksum or (seen and f"sha256:{seen}")
+        if not path.is_file():
+            _LOGGER.info("downloading %s", addresses[0])
+            try:
+                download(addresses, path, checksum=expected, progress=progress)
+            except WrongChecksum as error:
+                if checksum:
+                    raise
+                raise WrongChecksum(
+                    f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
+                    "delete that file to trust the new one"
+                ) from None
+        elif expected:
+            algorithm, _, known = expected.partition(":")
+            if digest(path, algorithm) != known:
+                raise FormatError(
+                    f"'{shown(path, 120)}' is not the file that was published: its {algorithm} "
+                    "differs; delete it and load the model again"
+                )
+        if seen is None:
+            found = {**sums, path.name: digest(path)}
+            with atomic_file(self._sums_path, overwrite=True) as stream:
+                stream.write((json.dumps(found, indent=2) + "\n").encode())
+
+    def _sums(self) -> dict[str, str]:
+        return read_json(self._sums_path) if self._sums_path.is_file() else {}
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -193,42 +231,6 @@ class _Shelf:
         busy = f"waiting for another process that is downloading {self._name}"
         with locked(self._lock_path, busy, wait=True):
             yield
-
-    def _fetch(self, file: PublishedFile, path: Path, progress: ProgressOption) -> None:
-        known = self._sums().get(file.name)
-        expected = file.checksum or (known and f"sha256:{known}")
-        _LOGGER.info("downloading %s", file.addresses[0])
-        try:
-            download(file.addresses, path, checksum=expected, progress=progress)
-        except WrongChecksum as error:
-            if file.checksum:
-                raise
-            raise WrongChecksum(
-                f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
-                "delete that file to trust the new one"
-            ) from None
-        self._record(file.name, path)
-
-    def _check(self, file: PublishedFile, path: Path) -> None:
-        """Compare a file with the first checksum seen, or with that of the catalogue."""
-        known = self._sums().get(file.name)
-        checksum = f"sha256:{known}" if known else file.checksum
-        if checksum is None:
-            return
-        algorithm, _, expected = checksum.partition(":")
-        if digest(path, algorithm) != expected:
-            raise FormatError(
-                f"'{shown(path, 120)}' is not the file that was published: its {algorithm} "
-                "differs; delete it and load the model again"
-            )
-
-    def _sums(self) -> dict[str, str]:
-        return read_json(self._sums_path) if self._sums_path.is_file() else {}
-
-    def _record(self, name: str, path: Path) -> None:
-        found = {**self._sums(), name: digest(path)}
-        with atomic_file(self._sums_path, overwrite=True) as stream:
-            stream.write((json.dumps(found, indent=2) + "\n").encode())
 
 
 def _folder(model: Published) -> Path:

@@ -137,7 +137,7 @@ def _text(token: Any) -> str:
 
 # AllenNLP's default: the original model, which is downloaded when it is first used.
 DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE = (
-    file.addresses[0] for file in find_published("original").files
+    addresses[0] for addresses in find_published("original").files.values()
 )
 
 

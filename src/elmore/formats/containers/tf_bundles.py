@@ -263,7 +263,7 @@ def masked_crc32c(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def _shift(state: NDArray[np.uint32], doublings: int) -> NDArray[np.uint32]:
+def _shift(state: Any, doublings: int) -> Any:
     """Shift remainders by the zero bytes of 2**doublings words."""
     low, high = _tables(doublings)
     return low[state & 0xFFFF] ^ high[state >> 16]
@@ -273,7 +273,8 @@ def _shift(state: NDArray[np.uint32], doublings: int) -> NDArray[np.uint32]:
 def _tables(doublings: int) -> NDArray[np.uint32]:
     """What each half of a remainder becomes in `_shift`, (2, 65536)."""
     if doublings:
-        return _shift(_tables(doublings - 1), doublings - 1)
+        halved = doublings - 1
+        return np.asarray(_shift(_tables(halved), halved))
     halves = np.arange(1 << 16, dtype=np.uint32)
     tables = np.stack([halves, halves << np.uint32(16)])
     for _ in range(32):  # bit by bit
