@@ -26,6 +26,7 @@ class Limits:
     json_int: int = 1 << 53  # beyond it a JSON number is no longer exact in other readers
 
     # Text.
+    vocabulary_bytes: int = 256 * _MIB
     vocabulary_lines: int = 20_000_000
     vocabulary_line_bytes: int = 64 * _KIB
     text_line_bytes: int = 64 * _MIB

@@ -75,8 +75,8 @@ def test_refusals(data: bytes, message: str) -> None:
     assert type(caught.value).__module__ == "elmore.errors"
 
 
-def test_too_many_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = dataclasses.replace(LIMITS, vocabulary_lines=3)
+def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = dataclasses.replace(LIMITS, vocabulary_bytes=7)
     monkeypatch.setattr("elmore.text.vocabulary.LIMITS", limits)
-    with pytest.raises(FormatError, match="over 3 lines; is it a vocabulary"):
+    with pytest.raises(FormatError, match="over 7 bytes; is it a vocabulary"):
         Vocabulary.from_stream(io.BytesIO(b"a\nb\nc\nd\n"), what="words")

@@ -56,14 +56,14 @@ def test_words_of_glove_may_have_spaces(tmp_path: Path, header: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("the 1 2\na 1 2 3\n", ":2: 3 numbers, expected 2"),
-        ("the 1 2\na b 1 2 3 4\n", ":2: 4 numbers, expected 2"),
-        ("the 1 2\na b 1\n", ":2: a value is not a number"),
+        ("the 1 2\na 1 2 3\n", ":2: not 2 numbers"),
+        ("the 1 2\na b 1 2 3 4\n", ":2: not 2 numbers"),
+        ("the 1 2\na b 1\n", ":2: a value is not a finite number"),
         ("the 1 2\na 1  2\n", ":2: "),
-        ("1 3\na 1 2\n", ":2: 2 numbers, expected 3"),
+        ("1 3\na 1 2\n", ":2: not 3 numbers"),
         ("1 0\na\n", ":1: there is no vector"),
-        ("a b 1 2\n", ":1: a value is not a number"),
-        ("\u00b2 \u00b2\n", ":1: a value is not a number"),
+        ("a b 1 2\n", ":1: a value is not a finite number"),
+        ("\u00b2 \u00b2\n", ":1: a value is not a finite number"),
     ],
 )
 def test_lines_with_another_number_of_values(tmp_path: Path, text: str, message: str) -> None:
@@ -82,7 +82,7 @@ def test_the_first_vector_of_a_word_counts(tmp_path: Path) -> None:
 def test_a_matrix_of_texts_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.array([["x", "y"]]))
     (tmp_path / "v.words").write_text("a\n")
-    with pytest.raises(InputError, match=r"v.npy: a matrix of <U1; give one of numbers"):
+    with pytest.raises(InputError, match=r"v.npy: a value is not a finite number"):
         read_word_vectors(tmp_path / "v.npy")
 
 
@@ -117,7 +117,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, name: str) -> None:
         (b"2 999999999\n" + bytes(20), "do not fit"),
         (b"99999999999 1\n" + bytes(20), "do not fit"),
         (b"2 1\na " + bytes(4) + b"\nbcdefghijklmnop", "it ends in word 2"),
-        (b"1 1\na \x00\x00\xc0\x7f", "not finite"),
+        (b"1 1\na \x00\x00\xc0\x7f", "not a finite number"),
     ],
 )
 def test_damaged_binary_files(tmp_path: Path, data: bytes, message: str) -> None:
@@ -149,5 +149,5 @@ def test_lookups_and_a_matrix_with_its_words(tmp_path: Path) -> None:
     with pytest.raises(ElmoreError, match="is not a matrix"):
         read_word_vectors(matrix)
     text.write_text("")
-    with pytest.raises(InputError, match=r"v.txt: there is no vector"):
+    with pytest.raises(InputError, match=r"v.txt:.* there is no vector"):
         read_word_vectors(text)

@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
 from elmore.text.records import Text, as_text, json_lines, record_texts
 from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
-from elmore.text.splitter import sentence_spans, split_sentences
+from elmore.text.splitter import split_sentences
 from elmore.text.tokenizer import Convention, Sentence
 
 __all__ = [
@@ -211,18 +211,13 @@ class TextFiles(Reading):
         size = LIMITS.text_line_bytes
         lines = read_lines(stream, what=name, max_line=size, errors=self.errors, on_invalid=count)
         texts = record_texts(lines, name, self.column, self.conllu)
-        if self.split_sentences and self.column is not None:
-            return (
-                (number, sentence)
-                for number, text in texts
-                for sentence in _split_paragraphs(
-                    self._paragraphs(iter([(number, text)]), name), name
-                )
-            )
-        if self.split_sentences:
-            return enumerate(_split_paragraphs(self._paragraphs(texts, name), name), 1)
-        # A cell of a table may have several lines; its spans stay the same.
-        return ((n, t.replace("\n", " ") if isinstance(t, str) else t) for n, t in texts)
+        if not self.split_sentences:
+            # A cell of a table may have several lines; its spans stay the same.
+            return ((n, t.replace("\n", " ") if isinstance(t, str) else t) for n, t in texts)
+        running = _running(texts, name)
+        if self.column is not None:
+            return ((n, sentence) for n, text in running for sentence in split_sentences(text))
+        return enumerate(_split_lines(text for _, text in running), 1)
 
     def read(
         self, inputs: Sequence[Input], counts: Counts, alphabet: Alphabet | None = None
@@ -246,25 +241,22 @@ class TextFiles(Reading):
                 for _, text in self.texts(stream, _label(name), counts):
                     yield text
 
-    def _paragraphs(self, texts: Iterator[tuple[int, Text]], name: str) -> Iterator[str]:
-        """The lines of texts; a blank one follows each record, so that no sentence crosses it."""
-        for _, text in texts:
-            if not isinstance(text, str):
-                raise ConfigError(
-                    f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"
-                )
-            if self.column is not None:
-                yield from (*text.split("\n"), "")
-            else:
-                yield text
-
 
 def _spaced(line: str) -> tuple[str, ...]:
     # str.split() also splits at U+00A0 and its relatives, which may be inside tokens.
     return tuple([token for token in line.split(" ") if token])
 
 
-def _split_paragraphs(lines: Iterator[str], name: str) -> Iterator[str]:
+def _running(texts: Iterable[tuple[int, Text]], name: str) -> Iterator[tuple[int, str]]:
+    for number, text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"
+            )
+        yield number, text
+
+
+def _split_lines(lines: Iterable[str]) -> Iterator[str]:
     """Split running text; a paragraph ends at a blank line and at the end of a file."""
     parts: list[str] = []
     size, enough = 0, _PARAGRAPH
@@ -275,23 +267,13 @@ def _split_paragraphs(lines: Iterator[str], name: str) -> Iterator[str]:
             continue
         parts.append(line)
         size += len(line) + 1
-        if size < enough:
-            continue
-        text = "\n".join(parts)
-        spans = sentence_spans(text)
-        for start, end in spans[:-1]:
-            yield text[start:end]
-        # The last sentence may continue in the next line, so it is kept.
-        parts = [text[spans[-1][0] :]]
-        size = len(parts[0])
-        if size > LIMITS.text_line_bytes:
-            raise InputError(
-                f"a sentence is longer than the {LIMITS.text_line_bytes} characters allowed; put "
-                "blank lines between paragraphs",
-                file=name,
-            )
-        # Doubled, so that a long sentence is not searched again after every line.
-        enough = max(_PARAGRAPH, 2 * size)
+        if size >= enough:
+            *complete, last = split_sentences("\n".join(parts))
+            yield from complete
+            # The last sentence may continue in the next line, so it is kept.
+            parts, size = [last], len(last)
+            # Doubled, so that a long sentence is not searched again after every line.
+            enough = max(_PARAGRAPH, 2 * size)
     yield from split_sentences("\n".join(parts))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import PurePath
@@ -81,7 +81,8 @@ def record_values(
     header = next(rows, (1, []))[1]
     for one in fields:
         if one not in header:
-            raise _refusal(name)(1, f"no field '{shown(one, 40)}'; use JSON lines or a table")
+            problem = f"no field '{shown(one, 40)}'; use JSON lines or a table"
+            raise InputError(problem, file=shown(name, 120), line=1)
     places = [header.index(one) for one in fields]
     for number, row in rows:
         yield number, tuple(_one_line(row[k]) if k < len(row) else "" for k in places)
@@ -95,13 +96,6 @@ def data_suffix(name: str) -> str:
     """The suffix of a file in lower case, without that of its compression."""
     path = PurePath(name.lower())
     return path.with_suffix("").suffix if path.suffix in _COMPRESSED else path.suffix
-
-
-def _refusal(name: str) -> Callable[[int, str], InputError]:
-    def refuse(number: int, problem: str) -> InputError:
-        return InputError(problem, file=shown(name, 120), line=number)
-
-    return refuse
 
 
 # --------------------------------------------------------------------------- JSON lines
@@ -124,18 +118,20 @@ def json_lines(lines: Lines, name: str) -> Iterator[tuple[int, Any]]:
 
 
 def _json_texts(lines: Lines, name: str, field: str) -> Iterator[tuple[int, Text]]:
-    refuse, label = _refusal(name), f"'{shown(field, 40)}'"
+    label = f"'{shown(field, 40)}'"
     for number, record in json_lines(lines, name):
         if not isinstance(record, dict) or field not in record:
             keys = ", ".join(map(repr, list(record)[:6])) if isinstance(record, dict) else "no keys"
-            raise refuse(number, f"no field {label}; there are {shown(keys, 100)}")
+            problem = f"no field {label}; there are {shown(keys, 100)}"
+            raise InputError(problem, file=shown(name, 120), line=number)
         value = record[field]
         if value is None or isinstance(value, str):
             yield number, value or ""
         elif isinstance(value, list) and all(isinstance(token, str) for token in value):
             yield number, tuple(value)
         else:
-            raise refuse(number, f"{label} is neither a text nor a list of tokens; correct it")
+            problem = f"{label} is neither a text nor a list of tokens; correct it"
+            raise InputError(problem, file=shown(name, 120), line=number)
 
 
 # --------------------------------------------------------------------------- tables
@@ -171,27 +167,24 @@ def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
             numbers.clear()
     except csv.Error as error:
         problem = f"not a table: {shown(error, 60)}; check the quotes"
-        if "limit" in str(error):
-            problem = (
-                f"a cell has more than the {csv.field_size_limit()} characters allowed; shorten "
-                "it, or close its quotes"
-            )
         raise InputError(problem, file=shown(name, 120), line=numbers[0]) from None
 
 
 def _column_texts(lines: Lines, name: str, column: str | int) -> Lines:
-    refuse, rows = _refusal(name), table_rows(lines, name)
+    rows = table_rows(lines, name)
     if isinstance(column, int):
         place = column - 1
     else:
         header = next(rows, (1, []))[1]
         if column not in header:
             names = ", ".join(map(repr, header[:8]))
-            raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
+            problem = f"no column '{shown(column, 40)}'; there are {shown(names, 120)}"
+            raise InputError(problem, file=shown(name, 120), line=1)
         place = header.index(column)
     for number, row in rows:
         if place >= len(row):
-            raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
+            problem = f"{len(row)} columns, expected {place + 1} at least"
+            raise InputError(problem, file=shown(name, 120), line=number)
         yield number, row[place]
 
 

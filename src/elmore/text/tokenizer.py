@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from elmore.errors import ConfigError, InputError
@@ -248,20 +248,19 @@ def tokenize(text: str, convention: Convention = "ptb") -> Sentence:
     if convention == "spaces":
         matches = list(_CHUNK.finditer(text))
         return Sentence(tuple(m[0] for m in matches), tuple(m.span() for m in matches))
-    if convention not in _SPLIT:
+    if convention not in _CLITICS:
         raise ConfigError(
             f"unknown tokenizer convention {convention!r}; use {', '.join(CONVENTIONS)}"
         )
-    split, split_cached = _SPLIT[convention]
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
     for match in _CHUNK.finditer(text):
         start, end = match.span()
         chunk = match[0]
-        cut = split_cached if end - start <= _CACHED_CHARS else split
-        pieces = cut(chunk, None)
+        cut = _split if end - start <= _CACHED_CHARS else _split.__wrapped__
+        pieces = cut(convention, chunk, None)
         if pieces is None:
-            pieces = cut(chunk, _keeps_period_before(text, end, chunk)) or ()
+            pieces = cut(convention, chunk, _keeps_period_before(text, end, chunk)) or ()
         for token, a, b in pieces:
             tokens.append(token)
             spans.append((start + a, start + b))
@@ -298,14 +297,14 @@ def _keeps_period_before(text: str, end: int, chunk: str) -> bool:
     return word not in _BEFORE_NUMBER or follower[0][0].isdigit()
 
 
+@lru_cache(maxsize=_CACHED_CHUNKS)
 def _split(
-    clitics: str, fused: bool, chunk: str, keep_period: bool | None
+    convention: Convention, chunk: str, keep_period: bool | None
 ) -> tuple[_Piece, ...] | None:
     """Cut a chunk of text without white space.
 
     Args:
-        clitics: what is cut from the end of a word.
-        fused: whether "cannot" and its like are two tokens.
+        convention: one with rules for clitics.
         chunk: the characters.
         keep_period: whether an initial or a word of `_BEFORE_NUMBER` at the end of the chunk keeps
             its period; None when this is not known yet.
@@ -313,6 +312,8 @@ def _split(
     Returns:
         The pieces in order; None when they depend on `keep_period` and that is None.
     """
+    # "cannot" and its like are two tokens in one convention only.
+    clitics, fused = _CLITICS[convention], convention == "ptb"
     if (simple := _split_simple(chunk, fused)) is not None:
         return simple
     pieces: list[_Piece] = []
@@ -474,17 +475,3 @@ def _address_end(chunk: str, start: int, end: int) -> int:
             unopened -= 1
         end -= 1
     return end
-
-
-_Split: TypeAlias = Callable[[str, "bool | None"], "tuple[_Piece, ...] | None"]
-
-
-def _with_cache(split: _Split) -> tuple[_Split, _Split]:
-    return split, lru_cache(maxsize=_CACHED_CHUNKS)(split)
-
-
-_SPLIT: Final[dict[str, tuple[_Split, _Split]]] = {
-    "ptb": _with_cache(partial(_split, _CLITICS["ptb"], True)),
-    "billion-word": _with_cache(partial(_split, _CLITICS["billion-word"], False)),
-    "unicode": _with_cache(partial(_split, _CLITICS["unicode"], False)),
-}

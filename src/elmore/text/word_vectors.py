@@ -6,10 +6,9 @@ may start from.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,8 +29,8 @@ _MAX_BYTES = 1 << 16
 _COUNTS = re.compile("[0-9]{1,11} ([0-9]{1,11})")
 
 
-Row: TypeAlias = tuple[str, NDArray[Any]]
-Take: TypeAlias = Callable[[str], bool]
+# Line number or None, word and values.
+_Row: TypeAlias = tuple[int | None, str, list[str] | NDArray[Any]]
 
 
 class WordVectors:
@@ -91,22 +90,24 @@ def read_word_vectors(
         InputError: a line does not fit, or no word is left.
     """
     wanted = None if only is None else set(only)
-
-    def take(word: str) -> bool:
-        """Whether a word is wanted; from then on it no longer is, so the first vector counts."""
-        if wanted is None:
-            return True
-        known = word in wanted
-        wanted.discard(word)
-        return known
-
     read = _npy_rows if path.suffix == ".npy" else _text_rows
-    rows = list((_binary_rows if is_binary(path) else read)(path, take))
+    rows: list[tuple[str, NDArray[np.float32]]] = []
+    for line, word, values in (_binary_rows if is_binary(path) else read)(path):
+        if wanted is not None:
+            if word not in wanted:
+                continue
+            wanted.remove(word)  # the first vector of a word counts
+        try:
+            vector = np.array(values, np.float32)
+        except ValueError:
+            vector = np.array([np.nan], np.float32)
+        if not np.isfinite(vector).all():
+            problem = "a value is not a finite number; is this a file of word vectors?"
+            raise InputError(problem, file=str(path), line=line)
+        rows.append((word, vector))
     if not rows:
         raise InputError("no word of the vocabulary; is this the right file?", file=str(path))
-    found = WordVectors([word for word, _ in rows], np.array([row for _, row in rows], np.float32))
-    if not np.isfinite(found.vectors).all():
-        raise InputError("a value is not finite; check the file", file=str(path))
+    found = WordVectors([word for word, _ in rows], np.array([row for _, row in rows]))
     if dim not in (None, found.dim):
         raise InputError(
             f"{found.dim} numbers for each word, expected {dim}; use vectors of that size or set "
@@ -114,60 +115,6 @@ def read_word_vectors(
             file=str(path),
         )
     return found
-
-
-def _vector_lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield line number, word and values of word2vec or GloVe text.
-
-    The first line tells how many values there are on each line. A word is what precedes them:
-    GloVe 840B has words with spaces.
-    """
-    dim = 0
-    for number, line in numbered_lines(path):
-        line = line.rstrip(" \t")
-        if number == 1:
-            counts = _COUNTS.fullmatch(line)
-            dim = int(counts[1]) if counts else line.count(" ")
-            if dim < 1:
-                raise InputError(
-                    "there is no vector; is this word2vec text?", file=str(path), line=1
-                )
-            if counts:
-                continue
-        word, *values = line.rsplit(" ", dim)
-        found = len(values) + (_n_numbers(word) if " " in word else 0)
-        if found != dim:
-            raise InputError(
-                f"{found} numbers, expected {dim}; give every word as many",
-                file=str(path),
-                line=number,
-            )
-        yield number, word, values
-
-
-def _n_numbers(word: str) -> int:
-    """Count the numbers at the end of a word with spaces: values that are too many."""
-
-    def is_number(text: str) -> bool:
-        try:
-            return math.isfinite(float(text))
-        except ValueError:
-            return False
-
-    parts = word.split(" ")[:0:-1]
-    return sum(1 for _ in itertools.takewhile(is_number, parts))
-
-
-def _vector(values: list[str], path: Path, line: int) -> NDArray[np.float32]:
-    try:
-        row = np.array(values, np.float32)
-    except ValueError:
-        row = np.array([np.nan], np.float32)
-    if not np.isfinite(row).all():
-        raise InputError(
-            "a value is not a number; is this word2vec text?", file=str(path), line=line
-        )
-    return row
 
 
 def is_binary(path: Path) -> bool:
@@ -216,16 +163,39 @@ def write_word_vectors(
             raise ConfigError(f"{written} word vectors where {n_words} were announced")
 
 
-def _text_rows(path: Path, take: Take) -> Iterator[Row]:
-    number = 0
-    for number, word, values in _vector_lines(path):
-        if take(word):
-            yield word, _vector(values, path, number)
-    if not number:
-        raise InputError("there is no vector; is this word2vec text?", file=str(path))
+def _text_rows(path: Path) -> Iterator[_Row]:
+    """Read word2vec or GloVe text.
+
+    The first line tells how many values there are on each line. A word is what precedes them:
+    GloVe 840B has words with spaces.
+    """
+    dim = number = 0
+    for number, line in numbered_lines(path):
+        line = line.rstrip(" \t")
+        if number == 1:
+            counts = _COUNTS.fullmatch(line)
+            dim = int(counts[1]) if counts else line.count(" ")
+            if dim < 1:
+                break
+            if counts:
+                continue
+        word, *values = line.rsplit(" ", dim)
+        if len(values) < dim or (" " in word and _is_number(word.rpartition(" ")[2])):
+            problem = f"not {dim} numbers after a word; give every word as many"
+            raise InputError(problem, file=str(path), line=number)
+        yield number, word, values
+    if dim < 1:
+        raise InputError("there is no vector; is this word2vec text?", file=str(path), line=number)
 
 
-def _binary_rows(path: Path, take: Take) -> Iterator[Row]:
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _binary_rows(path: Path) -> Iterator[_Row]:
     with open_checked(path, what="word vectors") as stream:
         counts = stream.readline(_MAX_BYTES).split()
         if len(counts) != 2 or not all(count.isdigit() and len(count) < 12 for count in counts):
@@ -246,12 +216,11 @@ def _binary_rows(path: Path, take: Take) -> Iterator[Row]:
             raise InputError(f"it ends in word {row + 1}; copy it again", file=str(path))
         # Some programs end a row with a line end, some do not.
         word = data[start:space].decode("utf-8", "replace").lstrip("\n")
-        if take(word):
-            yield word, np.frombuffer(data, "<f4", dim, space + 1)
+        yield None, word, np.frombuffer(data, "<f4", dim, space + 1)
         start = end
 
 
-def _npy_rows(path: Path, take: Take) -> Iterator[Row]:
+def _npy_rows(path: Path) -> Iterator[_Row]:
     stems = [path.with_suffix(""), path.with_suffix("").with_suffix("")]
     names = [stem.parent / (stem.name + end) for stem in stems for end in (".words", ".words.txt")]
     words_path = next((name for name in names if name.exists()), None)
@@ -271,7 +240,5 @@ def _npy_rows(path: Path, take: Take) -> Iterator[Row]:
             "row for each",
             file=str(words_path),
         )
-    if matrix.dtype.kind not in "biuf":
-        raise InputError(f"a matrix of {matrix.dtype}; give one of numbers", file=str(path))
     rows = np.asarray(matrix)  # still mapped, but without the cost of `memmap` for each row
-    yield from ((word, rows[row]) for row, word in enumerate(words) if take(word))
+    yield from ((None, word, rows[row]) for row, word in enumerate(words))
