@@ -134,7 +134,7 @@ def test_a_softmax_file_in_place_of_weights(cli, tiny_checkpoint, text, tmp_path
         file["softmax/W"], file["softmax/b"] = [[1.0]], [1.0]
     result = cli("embed", text, "--model", f"{tmp_path}/old/options.json,{wrong}")
     assert result.code == 1
-    assert "is a softmax" in result.err
+    assert "has no LSTM" in result.err
 
 
 def test_a_bad_value_in_a_file_is_a_failure_not_a_wrong_use(cli, tiny_checkpoint, text, tmp_path):

@@ -140,7 +140,7 @@ WRONG = {
     ),
     "transformer": (
         lambda s: {"_forward_transformer.layers.0.weight": torch.zeros(2)},
-        "transformer language model",
+        "has no ELMo",
     ),
     "no cell": (lambda s: {k: v for k, v in s.items() if k != CELL}, "needs"),
     "another layer": (

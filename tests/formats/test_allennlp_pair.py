@@ -184,23 +184,14 @@ def test_swapped_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"softmax/W": (5, 16), "softmax/b": (5,)}, "is a softmax, not weights"),
-        ({"embedding": (5, 16)}, "has token vectors, not weights"),
-        ({"0": (3, 4, 32), "1": (3, 2, 32)}, "has vectors of sentences, not weights"),
-        ({"model_weights/dense": (4, 4)}, "has no LSTM"),
-        ({}, "has no LSTM"),
-        ({"embedding": ()}, "token vectors"),
-        ({"embedding": (), "other": (2,)}, "has no LSTM"),
-    ],
+    "shapes", [{}, {"softmax/W": (5, 16), "softmax/b": (5,)}, {"0": (3, 4, 32), "1": (3, 2, 32)}]
 )
 def test_other_hdf5_files_in_place_of_weights(
-    arrays: dict[str, tuple[int, ...]], message: str, tmp_path: Path
+    shapes: dict[str, tuple[int, ...]], tmp_path: Path
 ) -> None:
-    weights = {name: np.zeros(shape, np.float32) for name, shape in arrays.items()}
+    weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     pair = write_pair(tmp_path, make_options(), weights)
-    with pytest.raises(FormatError, match=message) as caught:
+    with pytest.raises(FormatError, match="has no LSTM") as caught:
         Elmo.load(pair)
     assert "pass the" in one_line(caught.value)
 

@@ -42,8 +42,7 @@ def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path
         ([], "is not a known model .found nothing.; expected config.json"),
         (["a.txt", "b.txt"], "found a.txt, b.txt"),
         ([f"file{k}.txt" for k in range(30)], "is not a known model"),
-        (["my_options.json"], r"has options.json but no \*.hdf5 weights"),
-        (["weights.hdf5"], r"has an HDF5 file but no options.json; pass \(options, weights\)"),
+        (["my_options.json"], r"found my_options.json.; expected .* options.json with \*.hdf5"),
         (["config.json"], "is not a known model"),
     ],
 )

@@ -100,10 +100,6 @@ def _find_elmo(keys: Collection[str], what: str) -> str:
             f"'{what}' has {len(found)} ELMo models ({shown(names, 120)}); load the (options, "
             "weights) of one of them"
         )
-    if any("transformer" in key.lower() for key in keys):
-        raise FormatError(
-            f"'{what}' is a transformer language model; only ELMo models with LSTMs can be loaded"
-        )
     raise FormatError(f"'{what}' has no ELMo (no {_CHARACTERS}); pass a model with ELMo")
 
 

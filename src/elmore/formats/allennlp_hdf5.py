@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import h5py
@@ -26,9 +26,6 @@ from elmore.text.characters import ByteAlphabet
 
 NAME = "allennlp"
 
-Array = NDArray[np.float32]
-Shapes = Mapping[str, tuple[int, ...]]
-
 
 def sniff(source: Source) -> bool:
     """Whether there are options and HDF5 weights."""
@@ -37,15 +34,10 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> Checkpoint:
     """Read options, weights and, if present, vocabulary and softmax."""
-    options_name, weights_name = find_options(source.names()), _find_weights(source)
-    if options_name is None or weights_name is None:
-        missing = "options.json" if options_name is None else "*.hdf5 weights"
-        raise FormatError(
-            f"'{source.name}' has no {missing}; pass (options, weights) or download it again"
-        )
+    options_name = find_options(source.names()) or "options.json"
+    weights_name = _find_weights(source) or "weights.hdf5"
     options = read_options(source, options_name)
     arrays = open_hdf5(source.open(weights_name), what=weights_name)
-    _refuse_other_files(arrays.shapes, weights_name)
     name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
     softmax = None if name is None else open_hdf5(source.open(name), what=name)
     arrays = arrays.renamed({canonical_name(name): name for name in arrays.shapes})
@@ -73,7 +65,7 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
 
 
 def _write_datasets(
-    folder: Path, path: Path, name: str, datasets: Iterable[tuple[str, Array]]
+    folder: Path, path: Path, name: str, datasets: Iterable[tuple[str, NDArray[np.float32]]]
 ) -> None:
     """Write a file into a temporary folder; `path` is its final name."""
     try:
@@ -114,23 +106,6 @@ def _has_lstm(source: Source, name: str) -> bool:
             return any(found.startswith(LSTM) for found in arrays.shapes)
     except FormatError:
         return False  # a broken file of another program is no reason to refuse the model
-
-
-def _refuse_other_files(shapes: Shapes, what: str) -> None:
-    """Recognize files that people mistake for weights."""
-    if any(name.startswith(LSTM) for name in shapes):
-        return
-    if any(name.startswith("softmax") for name in shapes):
-        raise FormatError(
-            f"'{what}' is a softmax, not weights; pass the *_weights.hdf5 file of the model"
-        )
-    if set(shapes) == {"embedding"}:
-        raise FormatError(f"'{what}' has token vectors, not weights; pass the *_weights.hdf5 file")
-    if "sentence_to_index" in shapes or shapes.keys() & {"0", "1"}:
-        raise FormatError(f"'{what}' has vectors of sentences, not weights; pass the weights")
-    raise FormatError(
-        f"'{what}' has no LSTM (no dataset RNN_0/...); pass the *_weights.hdf5 file of the model"
-    )
 
 
 def _refuse_unwritable(checkpoint: Checkpoint) -> None:

@@ -311,6 +311,10 @@ def read_bilm(
     Names and shapes are compared with the options before any array is read. The arrays are read
     on request.
     """
+    if not any(name.startswith(LSTM) for name in arrays.shapes):
+        raise FormatError(
+            f"'{arrays.what}' has no LSTM of a biLM (no RNN_0/...); pass the file of its weights"
+        )
     config = config_from_options(
         options,
         # The options do not say it; only models of one direction have these names.

@@ -68,17 +68,8 @@ def detect(source: Source) -> Format:
     for form in formats():
         if form.sniff(source):
             return form
-    names = sorted(source.names())
-    if any(name.endswith("options.json") for name in names):
-        raise FormatError(
-            f"'{source.name}' has options.json but no *.hdf5 weights and no TensorFlow "
-            "checkpoint; pass (options, weights) or download it again"
-        )
-    if any(name.endswith(HDF5_SUFFIXES) for name in names):
-        raise FormatError(
-            f"'{source.name}' has an HDF5 file but no options.json; pass (options, weights)"
-        )
-    found = shown(", ".join(names[:5]), 100) or "nothing"  # names of an archive may be anything
+    # Names of an archive may be anything.
+    found = shown(", ".join(source.names()[:5]), 80) or "nothing"
     raise FormatError(
         f"'{source.name}' is not a known model (found {found}); expected config.json with "
         "model.safetensors, encoder.pkl or weights.th, or options.json with *.hdf5 or *.index"
@@ -139,17 +130,11 @@ def _open_named_files(files: tuple[str | Path, ...]) -> Source:
         raise ConfigError(
             f"'{options}' comes first but is not an options file; pass (options, weights)"
         )
-    named = {"options.json": options}
-    prefix = _prefix(weights)
-    named |= _shards(prefix) if prefix is not None else {"weights.hdf5": weights}
-    for path in more:
-        if path.suffix in HDF5_SUFFIXES:
-            named["softmax.hdf5"] = path
-        else:
-            named["vocab.txt"] = path  # compressed or not: its first bytes say it
-    if len(named) < len(files):
+    # A vocabulary may be compressed or not: its first bytes say it.
+    named = {"softmax.hdf5" if path.suffix in HDF5_SUFFIXES else "vocab.txt": path for path in more}
+    if len(named) < len(more):
         raise ConfigError("two vocabularies or two softmax files; pass one of each")
-    return files_source(_with_neighbours(weights, named))
+    return _open_bilm({"options.json": options, **named}, weights)
 
 
 def _open_named_file(path: Path) -> Source:
@@ -157,8 +142,7 @@ def _open_named_file(path: Path) -> Source:
     prefix = _prefix(path)
     if prefix is not None:
         name = find_options(_names(prefix.parent))
-        named = _shards(prefix) | ({"options.json": prefix.with_name(name)} if name else {})
-        return files_source(_with_neighbours(prefix, named))
+        return _open_bilm({"options.json": prefix.with_name(name)} if name else {}, prefix)
     if path.suffix in _PICKLES:
         config = path.with_name("config.json")
         named = {"weights.th": path} | ({"config.json": config} if config.is_file() else {})
@@ -175,8 +159,35 @@ def _open_named_file(path: Path) -> Source:
         raise ModelNotFound(
             f"'{path}' is one of two files and the other is missing; pass (options, weights)"
         )
-    named = {"options.json": options, "weights.hdf5": weights}
-    return files_source(_with_neighbours(weights, named))
+    return _open_bilm({"options.json": options}, weights)
+
+
+def _open_bilm(named: dict[str, Path], weights: Path) -> Source:
+    """Open named files and weights, with the files beside the weights that belong to them.
+
+    A softmax belongs to weights of the same name (`x_softmax.hdf5`, `x_weights.hdf5`), or to
+    weights that are alone with it in their folder. Links are ignored: they may lead anywhere.
+    """
+    names = _names(weights.parent)
+    plain = [name for name in names if not weights.with_name(name).is_symlink()]
+    found: dict[str, Path] = {}
+    prefix = _prefix(weights)
+    if prefix is not None:
+        shards = (name for name in names if _SHARD.sub("", name) == prefix.name)
+        found = {name: prefix.with_name(name) for name in (f"{prefix.name}.index", *shards)}
+    else:
+        found["weights.hdf5"] = weights
+        arrays = [name for name in plain if name.endswith(HDF5_SUFFIXES)]
+        outputs = [name for name in arrays if "softmax" in name]
+        twin = weights.name.replace("weights", "softmax")
+        if twin in outputs or (len(outputs) == 1 and len(arrays) == 2):
+            found["softmax.hdf5"] = weights.with_name(twin if twin in outputs else outputs[0])
+    vocabulary = find_vocabulary(plain)
+    if vocabulary is not None:
+        found["vocab.txt"] = weights.with_name(vocabulary)
+    elif "vocab.txt" not in named:
+        found.pop("softmax.hdf5", None)  # of no use without its words
+    return files_source({**named, **found, **named})
 
 
 def _prefix(path: Path) -> Path | None:
@@ -185,38 +196,6 @@ def _prefix(path: Path) -> Path | None:
     name = _SHARD.sub("", path.name)
     prefix = path.with_name(name.removesuffix(".index")) if name else path
     return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None
-
-
-def _shards(prefix: Path) -> dict[str, Path]:
-    return {
-        name: prefix.with_name(name)
-        for name in _names(prefix.parent)
-        if name == f"{prefix.name}.index"
-        or (name.startswith(prefix.name) and _SHARD.fullmatch(name[len(prefix.name) :]))
-    }
-
-
-def _with_neighbours(weights: Path, named: dict[str, Path]) -> dict[str, Path]:
-    """Add the softmax and the vocabulary in the folder of weights that clearly belong to them.
-
-    A softmax belongs to weights of the same name (`x_softmax.hdf5`, `x_weights.hdf5`), or to
-    weights that are alone with it in their folder. Links are ignored: they may lead anywhere.
-    """
-    names = [name for name in _names(weights.parent) if not weights.with_name(name).is_symlink()]
-    found: dict[str, Path] = {}
-    arrays = [name for name in names if name.endswith(HDF5_SUFFIXES)]
-    outputs = [name for name in arrays if "softmax" in name]
-    if "weights.hdf5" in named:
-        twin = weights.name.replace("weights", "softmax")
-        alone = len(outputs) == 1 and len(arrays) == 2
-        if twin in outputs or alone:
-            found["softmax.hdf5"] = weights.with_name(twin if twin in outputs else outputs[0])
-    vocabulary = find_vocabulary(names)
-    if vocabulary is not None:
-        found["vocab.txt"] = weights.with_name(vocabulary)
-    elif "vocab.txt" not in named:
-        found.pop("softmax.hdf5", None)  # of no use without its words
-    return {**found, **named}
 
 
 def _names(folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ from elmore.formats.bilm_options import (
     options_from_shapes,
     read_options,
 )
-from elmore.formats.bilm_weights import LSTM, canonical_name, read_bilm
+from elmore.formats.bilm_weights import canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.containers.arrays import Arrays
 from elmore.formats.containers.sources import Source
@@ -73,7 +73,7 @@ def read(source: Source) -> Checkpoint:
 def _choose(source: Source) -> str:
     """The checkpoint to read: the newest according to `checkpoint`, else the highest step."""
     prefixes = find_prefixes(source)
-    if prefixes and "checkpoint" in source.names():
+    if "checkpoint" in source.names():
         text = source.read("checkpoint", LIMITS.json_bytes).decode("utf-8", "replace")
         match = re.search(r'^model_checkpoint_path: "(.*)"$', text, re.MULTILINE)
         # The path is of the machine that wrote it, often long gone: only its last part counts.
@@ -85,8 +85,6 @@ def _choose(source: Source) -> str:
                 f"not there (found {shown(', '.join(prefixes), 80)}); pass one of these by name"
             )
         return newest
-    if not prefixes:
-        raise FormatError(f"'{source.name}' has no TensorFlow checkpoint; check the path")
     return max(prefixes, key=_step)
 
 
@@ -108,10 +106,6 @@ def _canonical_names(names: Collection[str], prefix: str) -> dict[str, str]:
                 f"'{prefix}.index' has {shown(found[name], 60)} and {shown(key, 60)} for one "
                 "weight; keep one model in a checkpoint"
             )
-    if not any(name.startswith(LSTM) for name in found):
-        raise FormatError(
-            f"'{prefix}.index' has no biLM (no variable lm/RNN_0/…); is it a checkpoint of bilm-tf?"
-        )
     return found
 
 

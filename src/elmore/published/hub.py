@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import re
 import shutil
@@ -35,7 +34,6 @@ from elmore.options import Fetch
 from elmore.published.catalog import Published, find_file
 from elmore.published.downloads import WrongChecksum, digest, download
 
-_LOGGER = logging.getLogger(__name__)
 _HUGGING_FACE = "hf://"
 _FETCH = Fetch()
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?:@[\w./-]+)?")
@@ -195,7 +193,6 @@ class _Shelf:
         seen = sums.get(path.name)
         expected = checksum or (seen and f"sha256:{seen}")
         if not path.is_file():
-            _LOGGER.info("downloading %s", addresses[0])
             try:
                 download(addresses, path, checksum=expected, progress=progress)
             except WrongChecksum as error:
