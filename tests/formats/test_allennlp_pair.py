@@ -167,8 +167,6 @@ def test_wrong_options_name_the_first_tensor_that_differs(
         read_checkpoint(tmp_path)
     message = one_line(caught.value)
     assert f"{first} has shape" in message
-    lstm = weights["lstm"]
-    assert f"dim {lstm['dim']}, projection_dim {lstm['projection_dim']}, n_highway 1" in message
 
 
 def test_swapped_files(tmp_path: Path) -> None:
@@ -177,7 +175,7 @@ def test_swapped_files(tmp_path: Path) -> None:
         Elmo.load((weights, options))
     one_line(caught.value)
     hidden = weights.rename(tmp_path / "weights.json")
-    with pytest.raises(FormatError, match="is an HDF5 file, not options"):
+    with pytest.raises(FormatError, match="is not UTF-8"):
         Elmo.load((hidden, hidden))
     with pytest.raises(FormatError, match="not an HDF5 file"):
         Elmo.load((options, options))

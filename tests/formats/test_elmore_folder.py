@@ -26,8 +26,9 @@ from elmore.config import (
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.formats import allennlp_hdf5, elmore_folder
-from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState, StoredType
+from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState
 from elmore.formats.detect import open_source
+from elmore.options import StoredType
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

@@ -16,7 +16,6 @@ from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import (
     find_options,
     options_from_config,
-    read_options,
 )
 from elmore.formats.bilm_weights import LSTM, bilm_arrays, canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint
@@ -36,7 +35,7 @@ def read(source: Source) -> Checkpoint:
     """Read options, weights and, if present, vocabulary and softmax."""
     options_name = find_options(source.names()) or "options.json"
     weights_name = _find_weights(source) or "weights.hdf5"
-    options = read_options(source, options_name)
+    options = source.read_json(options_name)
     arrays = open_hdf5(source.open(weights_name), what=weights_name)
     name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
     softmax = None if name is None else open_hdf5(source.open(name), what=name)

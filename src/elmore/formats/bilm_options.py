@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from elmore.base.io import decompressed, read_lines
-from elmore.base.json import from_json, parse_json
+from elmore.base.json import from_json
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError, FormatError, InputError
@@ -30,15 +30,6 @@ _IDEOGRAPHIC_SPACE = "\u3000"
 def find_options(names: Sequence[str]) -> str | None:
     """Name of the options file, unless there is none or more than one could be meant."""
     return _usual_or_only(names, ("options.json",), "", ("options.json",))
-
-
-def read_options(source: Source, name: str) -> dict[str, Any]:
-    """Read an options file."""
-    data = source.read(name, LIMITS.json_bytes + 1)
-    # The two files are often passed in the wrong order.
-    if data.startswith(b"\x89HDF"):
-        raise FormatError(f"'{name}' is an HDF5 file, not options; pass (options, weights)")
-    return parse_json(data, what=name)
 
 
 def find_vocabulary(names: Sequence[str]) -> str | None:

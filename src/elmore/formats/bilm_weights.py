@@ -263,14 +263,14 @@ def read_weights(
             what = "is missing" if found is None else f"has shape {found}"
             raise FormatError(
                 f"'{arrays.what}': {name} {what}, '{options}' needs {shape}; "
-                f"pass the options that belong to these weights{_guess(arrays.shapes)}"
+                f"pass the options that belong to these weights"
             )
     for name in arrays.shapes:
         # A layer that the options do not describe would silently be left out of the model.
         if name.startswith(layout.complete) and name not in shapes:
             raise FormatError(
                 f"'{arrays.what}' has {shown(name, 80)}, which '{options}' does not describe; "
-                f"pass the options that belong to these weights{_guess(arrays.shapes)}"
+                f"pass the options that belong to these weights"
             )
     last: dict[str, Array] = {}  # one array, which often has several weights
 
@@ -364,17 +364,3 @@ def _read_softmax(arrays: Arrays | None, n_words: int, config: BiLmConfig) -> So
                 "from the vocabulary and the options; pass files that belong together"
             )
     return Softmax(arrays.floats(weight), arrays.floats("softmax/b"))
-
-
-def _guess(shapes: Mapping[str, Shape]) -> str:
-    """Sizes according to the arrays, as a hint to the right options."""
-    # A kernel is (2 * projection_dim, 4 * dim): input and previous output come in, four gates
-    # go out.
-    kernel = next((s for n, s in shapes.items() if n.endswith(("/W_0", "/kernel"))), None)
-    if kernel is None or len(kernel) != 2:
-        return ""
-    highways = {match[0] for name in shapes if (match := re.match(r"CNN_high_\d+", name))}
-    return (
-        f" (they look like dim {kernel[1] // 4}, projection_dim {kernel[0] // 2}, "
-        f"n_highway {len(highways)})"
-    )

@@ -22,18 +22,6 @@ from elmore.text.segmenter import Tokenizer, is_convention, tokenizer_name
 from elmore.text.tokenizer import CONVENTIONS, Convention
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = [
-    "Checkpoint",
-    "LazyWeights",
-    "Mix",
-    "Softmax",
-    "StartState",
-    "StoredType",
-    "as_precision",
-    "as_stored",
-    "is_matrix",
-]
-
 
 class Softmax(NamedTuple):
     """The output layer of the language model, shared by both directions.

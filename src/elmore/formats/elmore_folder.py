@@ -34,7 +34,6 @@ from elmore.formats.checkpoint import (
     Mix,
     Softmax,
     StartState,
-    StoredType,
     Whitening,
     as_stored,
     is_matrix,
@@ -43,6 +42,7 @@ from elmore.formats.containers.arrays import FLOATS, Arrays, check_finite
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
+from elmore.options import StoredType
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary

@@ -18,7 +18,6 @@ from elmore.formats.bilm_options import (
     N_CHARACTERS,
     find_options,
     options_from_shapes,
-    read_options,
 )
 from elmore.formats.bilm_weights import canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint, Mix
@@ -48,7 +47,7 @@ def read(source: Source) -> Checkpoint:
     arrays = bundle.renamed(_canonical_names(bundle.shapes, prefix))
     options_name = find_options(source.names())
     if options_name is not None:
-        options = read_options(source, options_name)
+        options = source.read_json(options_name)
     elif any(name.endswith(_MIX) for name in bundle.shapes):
         options, options_name = _hub_options(arrays.shapes, prefix), "TF-Hub's ELMo"
     else:

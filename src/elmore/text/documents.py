@@ -7,6 +7,8 @@ folders. It is stored once per document, not per sentence.
 from __future__ import annotations
 
 import hashlib
+import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,21 +95,15 @@ class Documents(msgspec.Struct):
             raise ConfigError(
                 f"'{shown(condition, 60)}' is not a condition; write genre=news or date>=1900"
             )
-        values, operator, asked = self.field(match[1]), match[2], match[3]
-        if operator in ("=", "!="):
+        values, sign, asked = self.field(match[1]), match[2], match[3]
+        if sign in ("=", "!="):
             wanted = {one.strip() for one in asked.split(",")}
-            return np.array([(one in wanted) == (operator == "=") for one in values], bool)
-        numeric = _NUMBER.fullmatch(asked) is not None
-        kept = []
-        for one in values:
-            number = _NUMBER.match(one)
-            if not one or (numeric and number is None):
-                kept.append(False)
-                continue
-            mine, bound = (float(number[0]), float(asked)) if numeric and number else (one, asked)
-            order = (mine > bound) - (mine < bound)  # type: ignore[operator]  # both of one type
-            kept.append(order in {">": (1,), "<": (-1,), ">=": (0, 1), "<=": (-1, 0)}[operator])
-        return np.array(kept, bool)
+            return np.array([(one in wanted) == (sign == "=") for one in values], bool)
+        compare = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[sign]
+        if _NUMBER.fullmatch(asked):  # nothing is true of NaN
+            bound = float(asked)
+            return np.array([compare(_number(one, math.nan), bound) for one in values], bool)
+        return np.array([one != "" and compare(one, asked) for one in values], bool)
 
     def groups(self, by: str, period: int | None = None) -> dict[str, Mask]:
         """The documents by the values of a field, in the order of the values.
@@ -127,7 +123,8 @@ class Documents(msgspec.Struct):
             labels = [
                 "" if s is None else f"{s:04}-{s + last:04}" if last else f"{s:04}" for s in starts
             ]
-        found = sorted(set(labels) - {""}, key=_sorting)
+        # Numbers by their value, everything else after them.
+        found = sorted(set(labels) - {""}, key=lambda one: (_number(one, math.inf), one))
         if not found:
             raise ConfigError(f"no document has a {'year' if period else 'value'} in '{by}'")
         if len(found) > _MOST_GROUPS:
@@ -139,10 +136,10 @@ class Documents(msgspec.Struct):
         return {label: every == label for label in found}
 
 
-def _sorting(label: str) -> tuple[float, str]:
-    """Numbers by their value, everything else after them."""
-    number = _NUMBER.match(label)
-    return (float("inf") if number is None else float(number[0])), label
+def _number(value: str, default: float) -> float:
+    """The number that a value starts with."""
+    number = _NUMBER.match(value)
+    return default if number is None else float(number[0])
 
 
 def corpus_files(inputs: Sequence[str | Path]) -> list[tuple[Path, dict[str, str]]]:

@@ -22,7 +22,7 @@ from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
 from elmore.text.records import Text, as_text, json_lines, record_texts
 from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
-from elmore.text.splitter import split_sentences
+from elmore.text.splitter import sentence_spans, split_sentences
 from elmore.text.tokenizer import Convention, Sentence
 
 __all__ = [
@@ -268,10 +268,11 @@ def _split_lines(lines: Iterable[str]) -> Iterator[str]:
         parts.append(line)
         size += len(line) + 1
         if size >= enough:
-            *complete, last = split_sentences("\n".join(parts))
-            yield from complete
+            text = "\n".join(parts)
+            *spans, (last, _) = sentence_spans(text)
+            yield from (text[start:end] for start, end in spans)
             # The last sentence may continue in the next line, so it is kept.
-            parts, size = [last], len(last)
+            parts, size = [text[last:]], len(text) - last
             # Doubled, so that a long sentence is not searched again after every line.
             enough = max(_PARAGRAPH, 2 * size)
     yield from split_sentences("\n".join(parts))

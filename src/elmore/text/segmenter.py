@@ -111,7 +111,17 @@ def _split(function: Callable[[str], Any], name: str, text: str) -> Sentence:
     if all(isinstance(piece, str) for piece in pieces):
         tokens = tuple(piece for piece in pieces if piece and not piece.isspace())
         return Sentence(tokens, _find_spans(text, tokens))
-    _check_places(text, pieces, name)
+    last = 0
+    for piece in pieces:
+        match piece:
+            case (str(), int(start), int(end)) if last <= start <= end <= len(text):
+                last = end
+            case _:
+                raise ConfigError(
+                    f"the tokenizer {shown(name)} gave {shown(repr(piece), 60)} among its tokens; "
+                    "give strings only, or (token, start, end) only, whose places increase from 0 "
+                    f"to the length of the text, {len(text)}"
+                )
     kept = [piece for piece in pieces if piece[0] and not piece[0].isspace()]
     return Sentence(tuple(p[0] for p in kept), tuple((int(p[1]), int(p[2])) for p in kept))
 
@@ -128,21 +138,3 @@ def _find_spans(text: str, tokens: Sequence[str]) -> tuple[tuple[int, int], ...]
         end = start + len(token)
         spans.append((start, end))
     return tuple(spans)
-
-
-def _check_places(text: str, pieces: Sequence[Any], name: str) -> None:
-    last = 0
-    for piece in pieces:
-        if not (isinstance(piece, Sequence) and len(piece) == 3 and isinstance(piece[0], str)):
-            raise ConfigError(
-                f"the tokenizer {shown(name)} gave {shown(repr(piece), 60)} among its tokens; "
-                "give strings only, or (token, start, end) only"
-            )
-        _, start, end = piece
-        whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end))
-        if not whole or not last <= start <= end <= len(text):
-            raise ConfigError(
-                f"the tokenizer {shown(name)} gave {shown(repr(tuple(piece)), 60)}; start and end "
-                f"must increase from 0 to the length of the text, {len(text)}"
-            )
-        last = end

@@ -138,12 +138,6 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Te
     return _Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
-def _parameter(data: Any, *_: Any) -> _Tensor:
-    if not isinstance(data, _Tensor):
-        raise ValueError("it has a parameter without a tensor")
-    return data
-
-
 def _ordered_dict(items: Any = ()) -> dict[Any, Any]:
     fine = isinstance(items, list | tuple) and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
@@ -167,7 +161,7 @@ _NAMES: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): _ordered_dict,
     ("torch._utils", "_rebuild_tensor"): _tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
     **{("torch", f"{name}Storage"): _StorageType(kind) for name, kind in _STORAGES.items()},
     ("numpy.core.multiarray", "_reconstruct"): _NumpyArray,
     ("numpy._core.multiarray", "_reconstruct"): _NumpyArray,
