@@ -79,7 +79,7 @@ def test_every_kind_shows_the_same(
     monkeypatch.setattr(sources, "_IN_MEMORY", 1 << 20)  # the weights go into a temporary file
     path = maker(tmp_path / "model.x")
     with open_source(path) as source:
-        assert source.names() == tuple(sorted(FILES))
+        assert source.names == tuple(sorted(FILES))
         assert str(path) == source.name or "…" in source.name
         for name in reversed(FILES):
             data = FILES[name]
@@ -112,7 +112,7 @@ def test_files_source(tmp_path: Path) -> None:
     (tmp_path / "my.json").write_bytes(b"{}")
     (tmp_path / "link").symlink_to("my.json")  # named by the user: followed
     source = files_source({"options.json": tmp_path / "link", "weights.hdf5": tmp_path / "no"})
-    assert source.names() == ("options.json", "weights.hdf5")
+    assert source.names == ("options.json", "weights.hdf5")
     assert source.read("options.json", 10) == b"{}"
     with pytest.raises(FormatError, match="does not exist"):
         source.open("weights.hdf5")

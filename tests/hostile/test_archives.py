@@ -27,7 +27,7 @@ OPTIONS = b'{"lstm": {"dim": 8}}'
 def use(path: Path) -> None:
     """Do with an archive whatever readers do."""
     with open_source(path) as source:
-        for name in source.names():
+        for name in source.names:
             assert SECRET not in source.read(name, 1 << 20)
             with source.open(name) as stream:
                 assert SECRET not in stream.read()

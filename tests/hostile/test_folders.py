@@ -18,7 +18,7 @@ from .attack import SECRET, refused, table
 
 def use(folder: Path) -> None:
     with open_source(folder) as source:
-        for name in source.names():
+        for name in source.names:
             assert SECRET not in source.read(name, 1 << 20)
             with source.open(name) as stream:
                 assert SECRET not in stream.read()

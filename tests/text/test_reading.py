@@ -15,7 +15,6 @@ from elmore.text.characters import ByteAlphabet
 from elmore.text.reading import (
     Counts,
     Reading,
-    TextFiles,
     check_inputs,
     check_rereadable,
     json_records,
@@ -63,10 +62,10 @@ def test_lines_that_are_not_utf8(
 ) -> None:
     counts = Counts()
     data = b"a\nb\xff\r\nc"
-    assert [t for _, t in TextFiles(errors=errors).texts(io.BytesIO(data), "x", counts)] == texts
+    assert [t for _, t in Reading(errors=errors).texts(io.BytesIO(data), "x", counts)] == texts
     assert counts == Counts(replaced=replaced, skipped=skipped)
     with pytest.raises(InputError, match=r"^x:2: invalid UTF-8 at byte 1 of the line.*--errors"):
-        list(TextFiles().texts(io.BytesIO(data), "x", counts))
+        list(Reading().texts(io.BytesIO(data), "x", counts))
 
 
 def test_sentences_cross_lines_but_not_blank_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +73,7 @@ def test_sentences_cross_lines_but_not_blank_lines(monkeypatch: pytest.MonkeyPat
     expected = ["One is\nhere.", "Two", "is there.", "It\nends"]
     for paragraph in (1 << 16, 5):  # however early a paragraph is searched
         monkeypatch.setattr(module, "_PARAGRAPH", paragraph)
-        found = TextFiles(split_sentences=True).texts(io.BytesIO(text), "x", Counts())
+        found = Reading(split_sentences=True).texts(io.BytesIO(text), "x", Counts())
         assert list(found) == list(enumerate(expected, 1))
 
 
@@ -83,14 +82,14 @@ def test_files_are_read_for_a_model_and_counted(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("incomprehensibilities x\n")
     counts = Counts()
     inputs = [str(tmp_path / name) for name in "ab"]
-    found = list(TextFiles().read(inputs, counts, ByteAlphabet(12)))
+    found = list(Reading().read(inputs, counts, ByteAlphabet(12)))
     assert [(text, sentence.tokens) for text, sentence in found] == [
         ("It fell.", ("It", "fell", ".")),
         ("", ()),
         ("incomprehensibilities x", ("incomprehensibilities", "x")),
     ]
     assert counts == Counts(sentences=3, tokens=5, empty=1, cut=1)
-    list(TextFiles().read(inputs, words := Counts()))
+    list(Reading().read(inputs, words := Counts()))
     assert words.cut == 0
 
 

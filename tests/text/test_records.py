@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import ConfigError, InputError
-from elmore.text.reading import Counts, TextFiles
+from elmore.text.reading import Counts, Reading
 from elmore.text.records import Text, record_texts, table_rows
 
 
 def read(data: str, name: str = "stdin", **options) -> list[Text]:
-    found = TextFiles(**options).texts(io.BytesIO(data.encode()), name, Counts())
+    found = Reading(**options).texts(io.BytesIO(data.encode()), name, Counts())
     return [text for _, text in found]
 
 
@@ -114,9 +114,9 @@ def test_files_of_records_are_not_read_as_lines(name):
 
 def test_one_place_at_most():
     with pytest.raises(ConfigError, match="exclude each other"):
-        TextFiles(column="a", conllu=True)
+        Reading(column="a", conllu=True)
     with pytest.raises(ConfigError, match="count from 1"):
-        TextFiles(column=0)
+        Reading(column=0)
 
 
 def test_records_are_split_into_sentences_each_by_itself():
@@ -130,7 +130,7 @@ def test_records_are_split_into_sentences_each_by_itself():
 def test_sentences_of_tokens_stay_as_they_are(tmp_path: Path):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"t": ["vitamin B 12", "don\'t"]}\n{"t": "don\'t"}\n'))
-    reader = TextFiles(column="t")
+    reader = Reading(column="t")
     counts = Counts()
     (first, one), (second, two) = reader.read([str(path)], counts)
     assert (first, one.tokens, one.spans) == ("vitamin B 12 don't", ("vitamin B 12", "don't"), None)

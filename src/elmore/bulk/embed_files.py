@@ -123,7 +123,7 @@ class InputFile:
 class TextShard:
     """Sentences that one process embeds into one file; `first` is the number of the first.
 
-    `lines` are the numbers of their lines in the file, as `TextFiles.texts` counts them.
+    `lines` are the numbers of their lines in the file, as `Reading.texts` counts them.
     """
 
     number: int

@@ -21,7 +21,7 @@ from elmore.embedding.stream import embed_records
 from elmore.embedding.vector_files import VECTOR_FORMATS, Settings, check_format, write_vectors
 from elmore.errors import ConfigError
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
-from elmore.text.reading import Counts, Errors, TextFiles
+from elmore.text.reading import Counts, Errors, Reading
 from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
 
@@ -52,7 +52,7 @@ class Job(Compute, Output):
         format: of the shards, one of `VECTOR_FORMATS`.
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, with blank lines between paragraphs.
-        column, conllu: where the texts are in a file, as in `text.reading.TextFiles`.
+        column, conllu: where the texts are in a file, as in `text.reading.Reading`.
         errors: what to do with lines that are not UTF-8.
         limit: stop after this many sentences.
         sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million lines.
@@ -84,9 +84,9 @@ class Job(Compute, Output):
         self.reading()  # refuses what does not fit together
         check_counts(self, "limit", "shard_bytes")
 
-    def reading(self, tokenizer: Tokenizer = "ptb") -> TextFiles:
+    def reading(self, tokenizer: Tokenizer = "ptb") -> Reading:
         """How the text is read; `tokenizer` is the model's own."""
-        return TextFiles(
+        return Reading(
             tokenized=self.tokenized,
             split_sentences=self.split_sentences,
             tokenizer=tokenizer,

@@ -279,7 +279,7 @@ def _languages(checkpoint: Checkpoint) -> str | None:
 
 
 def _files(source: Source) -> Iterator[dict[str, Any]]:
-    for name in source.names():
+    for name in source.names:
         if not name.lower().endswith(_MODEL_FILES) and not _SHARD.search(name):
             continue
         # A link or FIFO next to the model is not part of it.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
     from elmore.options import LayerChoice
-    from elmore.text.reading import Counts, TextFiles
+    from elmore.text.reading import Counts, Reading
     from elmore.text.segmenter import Tokenizer
     from elmore.text.tokenizer import Sentence
 
@@ -516,12 +516,12 @@ class TextInput:
         count = self._reading("spaces").count(_streams(self.words))
         return count if count is None or self.limit is None else min(count, self.limit)
 
-    def _reading(self, tokenizer: Tokenizer) -> TextFiles:
-        from elmore.text.reading import TextFiles
+    def _reading(self, tokenizer: Tokenizer) -> Reading:
+        from elmore.text.reading import Reading
 
         chosen = {**self.options(), "tokenizer": tokenizer}
         del chosen["limit"]
-        return TextFiles(**chosen)
+        return Reading(**chosen)
 
     def notes(self, checkpoint: Checkpoint, counts: Counts | None = None) -> list[str]:
         """What was unusual in the text that was read, here or as `counts` says."""

@@ -81,7 +81,7 @@ def read(source: Source) -> Checkpoint:
 
 
 def _find(source: Source) -> str | None:
-    names = source.names()
+    names = source.names
     for usual in _WEIGHTS:
         if usual in names:
             return usual
@@ -109,16 +109,16 @@ def _read_options(
     """Find the options: a copy in the archive, a file that config.json names, or the shapes."""
     # AllenNLP copied the files that a config names into its archives, under the path of the
     # key.
-    candidates = [name for name in source.names() if name.endswith(".options_file")]
+    candidates = [name for name in source.names if name.endswith(".options_file")]
     if len(candidates) > 1:
         # fta/model.text_field_embedder.token_embedders.NAME.options_file
         match = re.search(r"token_embedder_(.+?)\._elmo\.$", prefix)
         wanted = f".{match[1]}.options_file" if match else ""
         candidates = [name for name in candidates if wanted and name.endswith(wanted)]
-    if not candidates and "config.json" in source.names():
+    if not candidates and "config.json" in source.names:
         config = source.read_json("config.json")
         named = {path.replace("\\", "/").rpartition("/")[2] for path in _option_files(config)}
-        candidates = [name for name in sorted(named) if name in source.names()]
+        candidates = [name for name in sorted(named) if name in source.names]
     if len(candidates) == 1:
         name = candidates[0]
         return source.read_json(name), name

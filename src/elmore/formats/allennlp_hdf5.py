@@ -28,16 +28,16 @@ NAME = "allennlp"
 
 def sniff(source: Source) -> bool:
     """Whether there are options and HDF5 weights."""
-    return find_options(source.names()) is not None and _find_weights(source) is not None
+    return find_options(source.names) is not None and _find_weights(source) is not None
 
 
 def read(source: Source) -> Checkpoint:
     """Read options, weights and, if present, vocabulary and softmax."""
-    options_name = find_options(source.names()) or "options.json"
+    options_name = find_options(source.names) or "options.json"
     weights_name = _find_weights(source) or "weights.hdf5"
     options = source.read_json(options_name)
     arrays = open_hdf5(source.open(weights_name), what=weights_name)
-    name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
+    name = next((n for n in source.names if "softmax" in n and n.endswith(".hdf5")), None)
     softmax = None if name is None else open_hdf5(source.open(name), what=name)
     arrays = arrays.renamed({canonical_name(name): name for name in arrays.shapes})
     return read_bilm(source, arrays, options, options_name, softmax=softmax)
@@ -77,7 +77,7 @@ def _write_datasets(
 
 
 def _find_weights(source: Source) -> str | None:
-    names = source.names()
+    names = source.names
     for usual in ("weights.hdf5", "model.hdf5"):
         if usual in names:
             return usual

@@ -49,7 +49,7 @@ def _usual_or_only(
 
 def read_vocabulary(source: Source) -> Vocabulary | None:
     """Read the vocabulary of a model, compressed or not."""
-    name = find_vocabulary(source.names())
+    name = find_vocabulary(source.names)
     if name is None:
         return None
     with closing(source.open(name)) as stream, decompressed(stream, what=name) as plain:
@@ -61,7 +61,7 @@ def read_languages(source: Source) -> list[str]:
 
     Its layout is not specified and no model depends on it, so errors in it are ignored.
     """
-    if _META not in source.names():
+    if _META not in source.names:
         return []
     try:
         meta = source.read_json(_META)

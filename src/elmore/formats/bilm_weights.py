@@ -325,7 +325,9 @@ def read_bilm(
     layout = bilm_layout(config, first_character)
     weights, types = read_weights(config, layout, arrays, options_name)
     notes: dict[str, Any] = {}
-    vocabulary = read_vocabulary(source)
+    # Byte models run without a vocabulary, and one in the folder may belong to something else.
+    needs_words = config.tokens.n_words or softmax is not None
+    vocabulary = read_vocabulary(source) if needs_words else None
     if softmax is not None and vocabulary is None:
         if softmax is not arrays:  # a file of its own
             raise FormatError(
@@ -336,13 +338,11 @@ def read_bilm(
         softmax = None
     if languages := read_languages(source):
         notes["languages"] = languages
-    # Byte models run without a vocabulary, and one in the folder may belong to something else.
-    needs_words = bool(config.tokens.n_words) or softmax is not None
     return Checkpoint(
         config=config,
         weights=weights,
         alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
-        vocabulary=vocabulary if needs_words else None,
+        vocabulary=vocabulary,
         softmax=_read_softmax(softmax, len(vocabulary or ()), config),
         notes=notes,
         origin=source.name,

@@ -69,7 +69,7 @@ def detect(source: Source) -> Format:
         if form.sniff(source):
             return form
     # Names of an archive may be anything.
-    found = shown(", ".join(source.names()[:5]), 80) or "nothing"
+    found = shown(", ".join(source.names[:5]), 80) or "nothing"
     raise FormatError(
         f"'{source.name}' is not a known model (found {found}); expected config.json with "
         "model.safetensors, encoder.pkl or weights.th, or options.json with *.hdf5 or *.index"

@@ -87,7 +87,7 @@ class _ConfigJson:
 
 def sniff(source: Source) -> bool:
     """Whether there are a config and safetensors."""
-    return {_CONFIG, _MODEL} <= set(source.names())
+    return {_CONFIG, _MODEL} <= set(source.names)
 
 
 def is_folder(path: Path) -> bool:
@@ -224,7 +224,7 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
 
 def _check_manifest(source: Source) -> set[str]:
     """Compare the files with the manifest; return their names."""
-    if _MANIFEST not in source.names():
+    if _MANIFEST not in source.names:
         raise FormatError(
             f"'{source.name}' has no {_MANIFEST}, so it is not complete; copy or convert it again"
         )
@@ -237,13 +237,13 @@ def _check_manifest(source: Source) -> set[str]:
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
     # A lexicon that was added later would change the vectors without an error.
     for name in (_VOCABULARY, _CHARACTERS):
-        if name in source.names() and name not in files:
+        if name in source.names and name not in files:
             raise FormatError(
                 f"'{source.name}/{name}' is not in the manifest; remove it or convert again"
             )
     total = 0
     for name, entry in files.items():
-        if name not in source.names():
+        if name not in source.names:
             raise FormatError(f"'{source.name}' has no {shown(name)}; copy the folder again")
         expected = entry.get("size") if isinstance(entry, dict) else None
         check_size(source.size(name), expected, what=f"{source.name}/{name}", fix=_AGAIN)

@@ -87,7 +87,7 @@ PUBLISHED: Mapping[str, dict[str, Any]] = {
 
 def sniff(source: Source) -> bool:
     """Whether the two pickles are there."""
-    return {_TOKENS, _ENCODER} <= set(source.names())
+    return {_TOKENS, _ENCODER} <= set(source.names)
 
 
 def read(source: Source) -> Checkpoint:
@@ -141,7 +141,7 @@ def read(source: Source) -> Checkpoint:
 
 def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     """Find the file that describes the layers, by the name that config.json gives it."""
-    if _CONFIG not in source.names():
+    if _CONFIG not in source.names:
         raise FormatError(
             f"'{source.name}' has {_ENCODER} but no {_CONFIG}; get the complete model folder"
         )
@@ -153,7 +153,7 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
         raise FormatError(f"'{_CONFIG}' names no config_path; get the complete model folder")
     # The path is that of the machine that trained the model: only its last part counts.
     name = path.replace("\\", "/").rpartition("/")[2]
-    if name in source.names() and name != _CONFIG:
+    if name in source.names and name != _CONFIG:
         return source.read_json(name), name
     if name in PUBLISHED:
         return dict(PUBLISHED[name]), name

@@ -45,7 +45,7 @@ def read(source: Source) -> Checkpoint:
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
     arrays = bundle.renamed(_canonical_names(bundle.shapes, prefix))
-    options_name = find_options(source.names())
+    options_name = find_options(source.names)
     if options_name is not None:
         options = source.read_json(options_name)
     elif any(name.endswith(_MIX) for name in bundle.shapes):
@@ -72,7 +72,7 @@ def read(source: Source) -> Checkpoint:
 def _choose(source: Source) -> str:
     """The checkpoint to read: the newest according to `checkpoint`, else the highest step."""
     prefixes = find_prefixes(source)
-    if "checkpoint" in source.names():
+    if "checkpoint" in source.names:
         text = source.read("checkpoint", LIMITS.json_bytes).decode("utf-8", "replace")
         match = re.search(r'^model_checkpoint_path: "(.*)"$', text, re.MULTILINE)
         # The path is of the machine that wrote it, often long gone: only its last part counts.

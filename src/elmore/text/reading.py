@@ -30,7 +30,6 @@ __all__ = [
     "Counts",
     "Errors",
     "Reading",
-    "TextFiles",
     "check_inputs",
     "check_rereadable",
     "json_records",
@@ -113,19 +112,25 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How text becomes sentences and tokens.
+    """How text, files, pipes and stdin become sentences and tokens.
 
     Attributes:
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, not one sentence each.
         tokenizer: what splits text that is not tokenized, as `split_function` takes it.
         errors: what to do with lines that are not UTF-8.
+        column: CSV or TSV: the name of the column in the first line, or its number from 1 in a
+            file without names. JSON lines: the key of a text, or of a list of tokens. None for one
+            text per line.
+        conllu: CoNLL-U, which a `.conllu` file is without it.
     """
 
     tokenized: bool = False
     split_sentences: bool = False
     tokenizer: Tokenizer = "ptb"
     errors: Errors = "strict"
+    column: str | int | None = None
+    conllu: bool = False
 
     def __post_init__(self) -> None:
         if self.tokenized and self.split_sentences:
@@ -133,6 +138,10 @@ class Reading:
         self._split  # noqa: B018 (refuses an unknown one now)
         if self.errors not in get_args(Errors):
             raise ConfigError(f"errors={self.errors!r} is unknown; use strict, replace or skip")
+        if self.column is not None and self.conllu:
+            raise ConfigError("column and conllu exclude each other; pass one of them")
+        if isinstance(self.column, int) and self.column < 1:
+            raise ConfigError(f"column={self.column}; columns count from 1")
 
     @property
     def convention(self) -> Convention:
@@ -167,28 +176,6 @@ class Reading:
         else:
             for line in texts:
                 yield self._split(line).tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextFiles(Reading):
-    """How the sentences of files, pipes and stdin are read.
-
-    Attributes:
-        column: CSV or TSV: the name of the column in the first line, or its number from 1 in a
-            file without names. JSON lines: the key of a text, or of a list of tokens. None for one
-            text per line.
-        conllu: CoNLL-U, which a `.conllu` file is without it.
-    """
-
-    column: str | int | None = None
-    conllu: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.column is not None and self.conllu:
-            raise ConfigError("column and conllu exclude each other; pass one of them")
-        if isinstance(self.column, int) and self.column < 1:
-            raise ConfigError(f"column={self.column}; columns count from 1")
 
     def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[tuple[int, Text]]:
         """Yield the sentences of a stream, each with the number of its first line from 1.

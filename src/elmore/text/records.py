@@ -37,7 +37,7 @@ def record_texts(
     Args:
         lines: of a file, with their numbers.
         name: of the file; its suffix tells JSON lines, CSV, TSV and CoNLL-U.
-        column: where a text is, as in `text.reading.TextFiles`; None for one on each line. In JSON
+        column: where a text is, as in `text.reading.Reading`; None for one on each line. In JSON
             lines null is an empty text.
         conllu: CoNLL-U: the words of column 2. As in a treebank's syntax, contractions are taken
             apart: *du* is *de le*.

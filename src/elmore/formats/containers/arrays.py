@@ -74,7 +74,7 @@ class Arrays:
             self.what,
             {new: self.shapes[old] for new, old in names.items()},
             {new: self.types[old] for new, old in names.items()},
-            lambda new: self.read(names[new]),
+            lambda new: self._read(names[new]),
         )
 
     def __enter__(self) -> Self:

@@ -51,6 +51,8 @@ class SourceFile:
 class Source:
     """Read-only access to the files of a model, as every format reader uses it.
 
+    `names` are their base names.
+
     Args:
         name: where they are, for messages.
         files: by base name; several of one name are an error only when that name is read.
@@ -64,12 +66,9 @@ class Source:
         close: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = shown(name, 100)
+        self.names = tuple(sorted(files))
         self._files = files
         self.close = close
-
-    def names(self) -> tuple[str, ...]:
-        """The sorted base names of the files."""
-        return tuple(sorted(self._files))
 
     def _find(self, name: str) -> SourceFile:
         files = self._files.get(name, ())
@@ -98,11 +97,11 @@ class Source:
 
     def read(self, name: str, max_bytes: int) -> bytes:
         """Read a complete file; one that is larger than `max_bytes` is a `FormatError`."""
-        size = self.size(name)
-        if size <= max_bytes:
+        declared = self._find(name).size
+        if declared is None or declared <= max_bytes:
             with self.open(name) as stream:
                 try:
-                    data = stream.read(max_bytes + 1)  # it may have grown in the meantime
+                    data = stream.read(max_bytes + 1)
                 except OSError as error:  # a failing disk, or a file of /proc
                     reason = (error.strerror or str(error)).lower()
                     raise FormatError(
@@ -111,10 +110,9 @@ class Source:
                     ) from None
             if len(data) <= max_bytes:
                 return data
-            size = len(data)
         raise FormatError(
-            f"'{shown(name, 60)}' in '{self.name}' has {size} bytes, allowed are {max_bytes}; "
-            "check that it is the right file"
+            f"'{shown(name, 60)}' in '{self.name}' has {self.size(name)} bytes, allowed are "
+            f"{max_bytes}; check that it is the right file"
         )
 
     def read_json(self, name: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 
 def find_prefixes(source: Source) -> list[str]:
     """The checkpoints in a source: names that have an index and a first shard."""
-    names = source.names()
+    names = source.names
     found = []
     for name in names:
         prefix = name.removesuffix(".index")

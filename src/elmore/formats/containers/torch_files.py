@@ -379,7 +379,7 @@ def _open(stream: BinaryIO, what: str) -> tuple[Any, _Numbers]:
 def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _Numbers]:
     """`NAME/data.pkl` and `NAME/data/KEY` in a zip."""
     zipped = zip_source(stream, what)
-    if "byteorder" in zipped.names() and zipped.read("byteorder", 16) != b"little":
+    if "byteorder" in zipped.names and zipped.read("byteorder", 16) != b"little":
         raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
 
     def persistent(key: Any) -> _Storage:
