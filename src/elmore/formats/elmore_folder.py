@@ -127,7 +127,7 @@ def read(source: Source) -> Checkpoint:
     return Checkpoint(
         config=config,
         weights=LazyWeights({name: partial(_dequantized, give) for name, give in numbers.items()}),
-        alphabet=_read_alphabet(source, facts.alphabet, manifest),
+        alphabet=_read_alphabet(source, facts.alphabet),
         vocabulary=vocabulary,
         softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
         mixes=facts.mixes,
@@ -194,13 +194,11 @@ def _write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabul
         (folder / _VOCABULARY).write_bytes(vocabulary.to_bytes())
 
 
-def _read_alphabet(source: Source, facts: _AlphabetJson | None, files: set[str]) -> Alphabet | None:
+def _read_alphabet(source: Source, facts: _AlphabetJson | None) -> Alphabet | None:
     if facts is None:
         return None
     if facts.kind == ByteAlphabet.kind:
         return ByteAlphabet(facts.max_chars)
-    if _CHARACTERS not in files:
-        raise FormatError(f"'{source.name}' has no {_CHARACTERS}; {_AGAIN}")
     symbols = read_dictionary(source, _CHARACTERS)
     return make_alphabet(symbols, facts.max_chars, _CHARACTERS)
 

@@ -73,8 +73,8 @@ def json_records(
 
 def read_input(name: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file, a pipe or stdin (-) with their numbers from 1."""
-    with _open_input(name) as stream:
-        yield from read_lines(stream, what=_label(name), max_line=LIMITS.text_line_bytes)
+    with _open_input(name) as (stream, label):
+        yield from read_lines(stream, what=label, max_line=LIMITS.text_line_bytes)
 
 
 # --------------------------------------------------------------------------- sentences
@@ -224,8 +224,8 @@ class Reading:
 
     def _texts(self, inputs: Sequence[Input], counts: Counts) -> Iterator[Text]:
         for name in inputs or [STDIN]:
-            with _open_input(name) as stream:
-                for _, text in self.texts(stream, _label(name), counts):
+            with _open_input(name) as (stream, label):
+                for _, text in self.texts(stream, label, counts):
                     yield text
 
 
@@ -279,7 +279,7 @@ def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
     for name in inputs or [STDIN]:
         if _is_pipe(name):
             continue  # its bytes come once: opening it here would lose them
-        with _open_input(name) as stream:
+        with _open_input(name) as (stream, _):
             source = _status(stream if name == STDIN else Path(name))
         if source and target and stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
             raise ConfigError(f"'{shown(name, 120)}' is both input and output; choose another -o")
@@ -298,25 +298,20 @@ def check_rereadable(inputs: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _open_input(name: Input) -> Iterator[BinaryIO]:
+def _open_input(name: Input) -> Iterator[tuple[BinaryIO, str]]:
+    """Open an input; with its name for messages."""
     if not isinstance(name, str):
-        yield name
+        yield name, "the argument"
     elif name == STDIN:
         if sys.stdin is None:
             raise ElmoreError("stdin is closed; name an input file")
-        yield sys.stdin.buffer
+        yield sys.stdin.buffer, "stdin"
     elif _is_pipe(name):
         with open(name, "rb") as stream:
-            yield stream
+            yield stream, name
     else:
         with open_text(Path(name), what="input") as stream:
-            yield stream
-
-
-def _label(name: Input) -> str:
-    if not isinstance(name, str):
-        return "the argument"
-    return "stdin" if name == STDIN else name
+            yield stream, name
 
 
 def _is_pipe(name: Input) -> bool:
