@@ -20,6 +20,8 @@ from elmore.text.vocabulary import Vocabulary
 _META = "meta.json"
 # Rows of the array. Options say 261 in training and 262 for inference, so the key is not trusted.
 N_CHARACTERS = 261
+# Keys that our configs call otherwise.
+_FIELDS = {"max_characters_per_token": "max_chars", "use_skip_connections": "skip_connections"}
 # ELMoForManyLangs strips this symbol as white space and then takes the empty line for it.
 _IDEOGRAPHIC_SPACE = "\u3000"
 
@@ -113,9 +115,12 @@ def make_alphabet(symbols: Sequence[str], max_chars: int, what: str) -> Dictiona
 
 
 def read_section(options: Mapping[str, Any], key: str, what: str) -> dict[str, Any]:
-    """The object at a key of parsed options, without nulls; `what` is the file for messages."""
+    """The object at a key of parsed options, with our names and without nulls.
+
+    `what` is the file for messages.
+    """
     found = read_value(dict[str, Any], options.get(key), key, what)
-    return {name: _plain(value) for name, value in found.items() if value is not None}
+    return {_FIELDS.get(k, k): _plain(value) for k, value in found.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
@@ -134,31 +139,13 @@ def read_value(kind: Any, data: Any, key: str, what: str) -> Any:
 
 def read_lstm(options: Mapping[str, Any], key: str, what: str, **given: Any) -> LstmConfig:
     """The LSTM of bilm-tf's `lstm` or ELMoForManyLangs' `encoder`; `given` overrides the file."""
-    found = read_section(options, key, what)
-    # A missing clip is none, and one of 0 too, as in AllenNLP.
-    clips = {name: found.get(name, 0) for name in ("cell_clip", "proj_clip")}
-    data = {
-        "n_layers": 1,
-        **found,
-        **{name: None if clip == 0 else clip for name, clip in clips.items()},
-        "skip_connections": found.get("use_skip_connections", False),
-        "mixed": False,
-        **given,
-    }
+    defaults = {"n_layers": 1, "cell_clip": 0, "proj_clip": 0, "skip_connections": False}
+    section = read_section(options, key, what)
+    data = {**defaults, **section, "bidirectional": True, "mixed": False, **given}
+    for clip in ("cell_clip", "proj_clip"):
+        data[clip] = None if data[clip] == 0 else data[clip]  # as in AllenNLP
     lstm: LstmConfig = read_value(LstmConfig, data, key, what)
     return lstm
-
-
-def read_tokens(
-    section: Mapping[str, Any], key: str, what: str, **given: Any
-) -> TokenEncoderConfig:
-    """The token encoder that a section describes; `given` says what it does not."""
-    data = dict(given)
-    if given["n_characters"]:
-        data["filters"] = section.get("filters")
-        data |= {name: section[name] for name in ("activation", "n_highway") if name in section}
-    tokens: TokenEncoderConfig = read_value(TokenEncoderConfig, data, key, what)
-    return tokens
 
 
 def config_from_options(
@@ -198,13 +185,14 @@ def _read_characters(options: Mapping[str, Any], dim: int, what: str) -> TokenEn
             f"char_cnn.n_characters={shown(n_characters)}; byte models have 261 (training) or 262"
         )
     embedding = read_value(dict[str, Any], section.get("embedding"), "char_cnn.embedding", what)
-    tokens = read_tokens(
-        section,
-        "char_cnn",
-        what,
-        n_characters=N_CHARACTERS,
-        char_dim=embedding.get("dim"),
-        max_chars=section.get("max_characters_per_token", 50),
+    given = {
+        "n_characters": N_CHARACTERS,
+        "char_dim": embedding.get("dim"),
+        "n_words": 0,
+        "word_dim": 0,
+    }
+    tokens: TokenEncoderConfig = read_value(
+        TokenEncoderConfig, {**section, **given}, "char_cnn", what
     )
     return replace(tokens, projected=tokens.n_filters != dim)
 

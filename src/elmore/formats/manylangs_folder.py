@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig, LstmConfig
+from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import (
     make_alphabet,
@@ -22,7 +22,6 @@ from elmore.formats.bilm_options import (
     read_languages,
     read_lstm,
     read_section,
-    read_tokens,
     read_value,
 )
 from elmore.formats.bilm_weights import Layout, cell_names, read_weights
@@ -102,17 +101,18 @@ def read(source: Source) -> Checkpoint:
             f"'{what}' has a token layer `lstm` over characters, which ELMoForManyLangs itself "
             "cannot run; train it with `cnn`"
         )
-    tokens = read_tokens(
-        section,
-        "token_embedder",
-        what,
-        n_characters=len(characters),
-        char_dim=section.get("char_dim", 0) if characters else 0,
-        n_words=len(words),
-        word_dim=section.get("word_dim", 0),
+    given = {
+        "n_characters": len(characters),
+        "char_dim": section.get("char_dim") if characters else 0,
+        "n_words": len(words),
+        "word_dim": section.get("word_dim", 0),
+        "projected": True,
         # Only the CNN cuts words after so many characters.
-        max_chars=section.get("max_characters_per_token") if kind == "cnn" else 50,
-    )
+        "max_chars": section.get("max_chars") if kind == "cnn" else 50,
+    }
+    # Filters and highways belong to characters.
+    data = {**section, **given} if characters else given
+    tokens: TokenEncoderConfig = read_value(TokenEncoderConfig, data, "token_embedder", what)
     config = BiLmConfig(tokens=tokens, lstm=_read_encoder(architecture, what))
     alphabet = vocabulary = None
     if words:
