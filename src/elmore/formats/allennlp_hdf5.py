@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from elmore.base.atomic import atomic_folder, write_error
 from elmore.base.json import read_json
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_options import (
-    find_options,
-    options_from_config,
-)
+from elmore.formats.bilm_options import find_options, options_from_config
 from elmore.formats.bilm_weights import LSTM, bilm_arrays, canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.hdf5_files import open_hdf5

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.bilm_options import config_from_options, read_languages, read_vocabulary
+from elmore.formats.bilm_options import (
+    N_CHARACTERS,
+    config_from_options,
+    read_languages,
+    read_vocabulary,
+)
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.containers.arrays import Arrays, check_finite
 from elmore.formats.containers.sources import Source
@@ -304,7 +309,6 @@ def read_bilm(
     options_name: str,
     *,
     softmax: Arrays | None,
-    first_character: int = 0,
 ) -> Checkpoint:
     """Read a model of bilm-tf, whose arrays have canonical names.
 
@@ -322,7 +326,9 @@ def read_bilm(
         n_words=(arrays.shapes.get("embedding") or (0,))[0],
         what=options_name,
     )
-    layout = bilm_layout(config, first_character)
+    # Inference graphs put a row of zeros before the characters, for padded positions.
+    padded = (arrays.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
+    layout = bilm_layout(config, first_character=int(padded))
     weights, types = read_weights(config, layout, arrays, options_name)
     notes: dict[str, Any] = {}
     # Byte models run without a vocabulary, and one in the folder may belong to something else.

@@ -14,11 +14,7 @@ from typing import Any
 from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
-from elmore.formats.bilm_options import (
-    N_CHARACTERS,
-    find_options,
-    options_from_shapes,
-)
+from elmore.formats.bilm_options import find_options, options_from_shapes
 from elmore.formats.bilm_weights import canonical_name, read_bilm
 from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.containers.arrays import Arrays
@@ -55,16 +51,8 @@ def read(source: Source) -> Checkpoint:
             f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it into the "
             "folder or pass (options, checkpoint)"
         )
-    # Inference graphs put a row of zeros before the characters, for padded positions.
-    padded = (arrays.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
-    checkpoint = read_bilm(
-        source,
-        arrays,
-        options,
-        options_name,
-        softmax=arrays if "softmax/b" in arrays.shapes else None,
-        first_character=int(padded),
-    )
+    softmax = arrays if "softmax/b" in arrays.shapes else None
+    checkpoint = read_bilm(source, arrays, options, options_name, softmax=softmax)
     notes = {**checkpoint.notes, "checkpoint": prefix}
     return replace(checkpoint, mixes=_read_mixes(bundle, checkpoint.config), notes=notes)
 

@@ -21,13 +21,7 @@ from typing import Any
 
 from elmore.base.atomic import atomic_file, locked, write_error
 from elmore.base.json import read_json
-from elmore.base.messages import (
-    ProgressOption,
-    is_watched,
-    say,
-    shown,
-    wants_reports,
-)
+from elmore.base.messages import ProgressOption, is_watched, say, shown, wants_reports
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
