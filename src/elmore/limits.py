@@ -40,15 +40,11 @@ class Limits:
     hdf5_objects: int = 10_000
     hdf5_depth: int = 8
 
-    # Index of a TensorFlow checkpoint; the published ones have 5 kB and one shard.
+    # Index of a TensorFlow checkpoint; the published ones have 5 kB.
     table_bytes: int = 16 * _MIB
-    table_shards: int = 1000
 
     # Pickles of tensors: what describes the tensors, without their numbers.
     pickle_bytes: int = 32 * _MIB
-
-    # safetensors; the format itself allows headers of 100 MB.
-    safetensors_header_bytes: int = 16 * _MIB
 
     # Model shapes.
     lstm_units: int = 65_536

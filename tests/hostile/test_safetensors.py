@@ -48,7 +48,6 @@ ATTACKS: dict[str, bytes] = {
     "length beyond file": pack(GOOD, length=10_000),
     "length 2**64-1": pack(GOOD, length=(1 << 64) - 1),
     "length one short": pack(GOOD, length=len(json.dumps(GOOD)) - 1),
-    "header too large": pack(b"{" + b" " * (16 << 20) + b"}", b""),
     "starts with a BOM": pack(b"\xef\xbb\xbf" + json.dumps(GOOD).encode()),
     "list": pack([1, 2]),
     "deep": pack(b'{"w":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),

@@ -81,7 +81,9 @@ def open_path(model: ModelPath) -> Source | None:
     if isinstance(model, tuple):
         return _open_named_files(model)
     path = Path(model)
-    if _is_named_file(path):
+    # One of several files of a model, or the prefix of a checkpoint.
+    is_file = path.is_file() and path.suffix in _NAMED_SUFFIXES
+    if is_file or (not path.is_dir() and _prefix(path) is not None):
         return _open_named_file(path)
     # A dangling link is an error to report, not a name to look up.
     return open_source(path) if path.exists() or path.is_symlink() else None
@@ -97,24 +99,12 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     if path.is_dir():
         return folder_source(path, follow_links=follow_links)
     with open_checked(path, what="model") as stream:
-        head = stream.read(8)
-    if head == b"\x89HDF\r\n\x1a\n":
-        raise FormatError(
-            f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
-        )
-    # By its first bytes: people rename archives. The second is an empty zip.
-    is_zip = head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
+        # By its first bytes: people rename archives. The second is an empty zip.
+        is_zip = stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
     return (zip_source if is_zip else tar_source)(open_checked(path, what="model"), str(path))
 
 
 # Models that a user names file by file ------------------------------------------------------------
-
-
-def _is_named_file(path: Path) -> bool:
-    """Whether a path is one of several files of a model, or the prefix of a checkpoint."""
-    if path.is_file() and path.suffix in _NAMED_SUFFIXES:
-        return True
-    return not path.is_dir() and _prefix(path) is not None
 
 
 def _open_named_files(files: tuple[str | Path, ...]) -> Source:

@@ -1,9 +1,8 @@
 """Read and write safetensors files with the safetensors library.
 
 The library checks a header completely: known types, sizes that fit the shapes, tensors next to each
-other up to the end of the file. What this module adds: one-line errors, a limit for headers, NaN
-and infinite values refused, and arrays that are mapped instead of copied, so that the processes of
-a machine share them.
+other up to the end of the file. What this module adds: one-line errors, NaN and infinite values
+refused, and arrays that are mapped instead of copied: the processes of a machine share them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ElmoreError, FormatError
 from elmore.formats.containers.arrays import Arrays
-from elmore.limits import LIMITS
 
 # What we read and write; the format is little-endian.
 _TYPES = {
@@ -56,11 +54,6 @@ def read_safetensors(source: BinaryIO | Path, *, what: str) -> Arrays:
 def _read(stream: BinaryIO, what: str) -> Arrays:
     label = f"'{shown(what, 100)}'"
     length = int.from_bytes(stream.read(8), "little")
-    if length > LIMITS.safetensors_header_bytes:
-        raise FormatError(
-            f"{label} has a header of {length} bytes, allowed are "
-            f"{LIMITS.safetensors_header_bytes}; check that it is the right file"
-        )
     path = getattr(stream, "name", None)
     try:
         if isinstance(path, str | os.PathLike):

@@ -109,10 +109,7 @@ def _read_header(data: bytes, what: str) -> int:
     # Field 2 is the byte order. Little-endian is 0, which writers leave out.
     if _number(fields, 2):
         raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
-    n_shards = _number(fields, 1)
-    if not 1 <= n_shards <= LIMITS.table_shards:
-        raise ValueError(f"{n_shards} shards, allowed are 1..{LIMITS.table_shards}")
-    return n_shards
+    return _number(fields, 1)
 
 
 def _entry(data: bytes) -> _Variable:
