@@ -77,6 +77,14 @@ def test_unaligned_tensors_are_copied(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array, values)
 
 
+def test_file_that_shrinks_is_noticed(path: Path) -> None:
+    with read_safetensors(path, what="x") as view:
+        view.read("half")
+        os.truncate(path, 600)
+        with pytest.raises(FormatError, match="now has another size"):
+            view.read("double")
+
+
 def test_replacing_the_file_does_not_change_a_mapped_array(path: Path) -> None:
     with read_safetensors(path, what="x") as view:
         array = view.read("double")

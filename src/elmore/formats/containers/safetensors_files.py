@@ -55,8 +55,9 @@ def _read(stream: BinaryIO, what: str) -> Arrays:
     label = f"'{shown(what, 100)}'"
     length = int.from_bytes(stream.read(8), "little")
     path = getattr(stream, "name", None)
+    mapped = isinstance(path, str | os.PathLike)
     try:
-        if isinstance(path, str | os.PathLike):
+        if mapped:
             with safe_open(path, "numpy"):
                 pass  # it has checked the header
             data: NDArray[np.uint8] = np.asarray(np.memmap(stream, np.uint8, "r"))
@@ -81,6 +82,12 @@ def _read(stream: BinaryIO, what: str) -> Arrays:
             raise FormatError(
                 f"{label} has '{shown(name, 80)}' of type {types[name]} and {len(shapes[name])} "
                 f"dimensions, readable are {', '.join(_TYPES.values())}; convert it"
+            )
+        # Touching the lost pages of a file that shrank would end the process (SIGBUS).
+        if mapped and not stream.closed and os.fstat(stream.fileno()).st_size != len(data):
+            raise FormatError(
+                f"{label} had {len(data)} bytes and now has another size; restore it and load "
+                "the model again"
             )
         dtype = np.dtype(types[name]).newbyteorder("<")
         part = tensors[places[name]]
