@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.tasks.data.tags import FORBIDDEN
-from elmore.tasks.layers.encoders import (
+from elmore.tasks.encoders import (
     AlternatingLstm,
     BiGru,
     BiLstm,
@@ -25,7 +25,7 @@ from elmore.tasks.layers.encoders import (
     masked_mean,
     masked_softmax,
 )
-from elmore.tasks.layers.features import SpellingCnn, WordTable
+from elmore.tasks.features import SpellingCnn, WordTable
 from elmore.tasks.paper.coref import SpanScorer, SpanVectors, distance_buckets, prune
 from elmore.tasks.predictions import Steps, best_path, steps_of
 from elmore.tasks.recipe import CharactersRecipe

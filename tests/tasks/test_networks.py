@@ -14,7 +14,7 @@ from torch import Tensor
 from elmore import Elmo
 from elmore.tasks.data.columns import Predicate
 from elmore.tasks.data.tags import Span
-from elmore.tasks.layers.features import LiveLayers
+from elmore.tasks.features import LiveLayers
 from elmore.tasks.own.classify import ClassifyExample
 from elmore.tasks.own.tag import TagExample
 from elmore.tasks.paper.coref import CorefExample

@@ -23,7 +23,7 @@ from elmore.base.json import read_json
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ResumeError, Stopped
 from elmore.report import Report, Row
-from elmore.tasks.layers.features import LiveLayers
+from elmore.tasks.features import LiveLayers
 from elmore.tasks.predictions import Example
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.loop import Cadence, StepReport, Trainable, train

@@ -26,9 +26,7 @@ from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.fitting import Split, fit_task, split_held_out
-from elmore.tasks.folder import TrainedTask, bilm_of, read_task, write_task
-from elmore.tasks.layers.features import (
+from elmore.tasks.features import (
     FrozenLayers,
     LiveLayers,
     Network,
@@ -38,6 +36,8 @@ from elmore.tasks.layers.features import (
     stored_network,
     stored_vectors,
 )
+from elmore.tasks.fitting import Split, fit_task, split_held_out
+from elmore.tasks.folder import TrainedTask, bilm_of, read_task, write_task
 from elmore.tasks.predictions import Example, Prediction, Predictor
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function

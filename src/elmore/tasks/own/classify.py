@@ -26,8 +26,8 @@ from elmore.tasks.data.labelled import (
     read_texts,
     split_labels,
 )
+from elmore.tasks.features import Network, TokenFeatures
 from elmore.tasks.fitting import split_held_out
-from elmore.tasks.layers.features import Network, TokenFeatures
 from elmore.tasks.own.labelled_task import LabelledTask, LightNetwork, mistake_tables, refuse_single
 from elmore.tasks.predictions import Classified, class_labels_fit, class_line, classified, cut_text
 from elmore.tasks.recipe import FEW, TaskRecipe

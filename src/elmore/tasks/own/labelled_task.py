@@ -17,8 +17,7 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.fitting import Split, fit_task
-from elmore.tasks.layers.encoders import (
+from elmore.tasks.encoders import (
     BiLstmStack,
     Crf,
     SelfAttentivePooling,
@@ -26,7 +25,8 @@ from elmore.tasks.layers.encoders import (
     masked_max,
     masked_mean,
 )
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.features import Network, TokenFeatures, Tokens
+from elmore.tasks.fitting import Split, fit_task
 from elmore.tasks.own.light import SCALE, WORD_GAIN
 from elmore.tasks.predictions import Example, Prediction
 from elmore.tasks.recipe import FEW

@@ -28,7 +28,7 @@ from elmore.tasks.data.tags import (
     tagger_labels_fit,
     tags_from_spans,
 )
-from elmore.tasks.layers.features import Network, TokenFeatures
+from elmore.tasks.features import Network, TokenFeatures
 from elmore.tasks.own.labelled_task import LabelledTask, LightNetwork, mistake_tables, refuse_single
 from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
 from elmore.tasks.recipe import TaskRecipe

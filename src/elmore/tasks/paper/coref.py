@@ -23,8 +23,8 @@ from elmore.errors import InputError
 from elmore.report import Report, Row
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.tags import Span
-from elmore.tasks.layers.encoders import BiLstm, masked_softmax
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.encoders import BiLstm, masked_softmax
+from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans
 from elmore.tasks.task import Task
 from elmore.text.splitter import split_sentences

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from elmore.base.json import BelowOne
 from elmore.tasks.data.labelled import TagExample
-from elmore.tasks.layers.encoders import BiLstmStack, Crf
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.encoders import BiLstmStack, Crf
+from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.own.tag import Tagger
 from elmore.tasks.recipe import LayerSizes
 

@@ -21,7 +21,7 @@ from elmore.errors import InputError
 from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
-from elmore.tasks.layers.encoders import (
+from elmore.tasks.encoders import (
     BiLstm,
     VariationalDropout,
     masked_max,
@@ -29,7 +29,7 @@ from elmore.tasks.layers.encoders import (
     masked_softmax,
     start_linear,
 )
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.scores import class_scores
 from elmore.tasks.task import Task

@@ -25,7 +25,7 @@ from elmore.base.messages import shown
 from elmore.errors import FormatError, InputError
 from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs
-from elmore.tasks.layers.encoders import (
+from elmore.tasks.encoders import (
     BiGru,
     BiLstm,
     Trilinear,
@@ -33,7 +33,7 @@ from elmore.tasks.layers.encoders import (
     masked_softmax,
     start_linear,
 )
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.task import Task
 from elmore.text.splitter import sentence_spans

@@ -20,14 +20,14 @@ from elmore.base.messages import shown
 from elmore.errors import InputError
 from elmore.report import Report
 from elmore.tasks.data.columns import unescape
-from elmore.tasks.layers.encoders import (
+from elmore.tasks.encoders import (
     BiLstm,
     SelfAttentivePooling,
     masked_max,
     masked_mean,
     masked_softmax,
 )
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.recipe import LayerSizes
 from elmore.tasks.scores import class_scores

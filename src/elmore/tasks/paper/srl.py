@@ -29,8 +29,8 @@ from elmore.tasks.data.tags import (
     tag_names,
     tags_from_spans,
 )
-from elmore.tasks.layers.encoders import AlternatingLstm
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.encoders import AlternatingLstm
+from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import best_path, mark_spans, steps_of
 from elmore.tasks.scores import span_scores
 from elmore.tasks.task import Task

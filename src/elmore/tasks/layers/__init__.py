@@ -1,1 +1,0 @@
-"""The torch layers that tasks are built from."""
