@@ -107,26 +107,15 @@ def train(
     from elmore.tasks.folder import task_class
     from elmore.tasks.recipe import TaskRecipe
     from elmore.training.display import Display
-    from elmore.training.run import Run
 
     output = run.output
     _check_folder(output, several=seeds > 1)
     elmo = None if no_elmo else model.load(tokenizer)
     kind: Any = task_class(task)  # those of `_OWN` take columns, and have more methods
     chosen = TaskRecipe.load(run.recipe, task, kind.sizes, run.settings)
-    # Read before the training: a missing file or an unknown label must not waste it.
-    # With the model, whose tokenizer reads the text of some tasks.
-    reader = kind(elmo, recipe=chosen, **named)
-    train_data, dev_data, test_data = (
-        reader.examples(files) if files else None for files in (inputs, dev, test)
-    )
-    reader.labels = reader.find_labels(reader.for_training(train_data))
-    reader.check_labels([*(dev_data or ()), *(test_data or ())])
-
-    def once(number: int) -> Report:
+    reports: dict[int, Report] = {}
+    for number in range(run.seed, run.seed + seeds):
         folder = output if seeds == 1 else output / f"seed-{number}"
-        if run.force:
-            Run(folder).clear()
         prefix = f"seed {number}: " if seeds > 1 else ""
         with (
             console.progress("sentences") as progress,
@@ -143,16 +132,20 @@ def train(
                 **settings,
                 **named,
             )
-            report: Report = learner.fit(
-                train_data, dev=dev_data, out=folder, resume=run.resume, progress=display.show
+            report = learner.fit(
+                inputs,
+                dev=dev or None,
+                test=test or None,
+                out=folder,
+                resume=run.resume,
+                overwrite=run.force,
+                progress=display.show,
             )
             if curve:
-                rows = learner.curve(train_data, dev=dev_data)
+                rows = learner.curve(inputs, dev=dev or None)
                 tables = {**report.tables, "learning curve": rows}
                 report = dataclasses.replace(report, tables=tables)
-            return _tested(report, learner.evaluate(test_data), test) if test else report
-
-    reports = {number: once(number) for number in range(run.seed, run.seed + seeds)}
+        reports[number] = report
     report = over_seeds(reports) if seeds > 1 else reports[run.seed]
     report.save(output / "results.json", overwrite=True)
     _show(report, console)
@@ -168,15 +161,6 @@ def _check_folder(out: Path, *, several: bool) -> None:
         raise ConfigError(f"'{out}' has a run with one seed; use another folder")
     if not several and any(Run(folder).exists() for folder in out.glob("seed-*")):
         raise ConfigError(f"'{out}' has runs with several seeds; use another folder")
-
-
-def _tested(trained: Report, tested: Report, files: tuple[str, ...]) -> Report:
-    """The report of a training with the scores on test data."""
-    about = {**trained.measured_on, **tested.measured_on, "scored on": ", ".join(files)}
-    about.pop("score")  # it says that the scores are on development data
-    tables = {**trained.tables, **tested.tables}
-    notes = [*trained.notes, *tested.notes]
-    return dataclasses.replace(tested, measured_on=about, tables=tables, notes=notes)
 
 
 def _show(report: Report, console: Console) -> None:

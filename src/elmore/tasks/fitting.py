@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import math
 import shutil
@@ -25,6 +26,8 @@ from elmore.errors import ConfigError, ResumeError, Stopped
 from elmore.report import Report, Row
 from elmore.tasks.features import LiveLayers
 from elmore.tasks.predictions import Example
+from elmore.tasks.recipe import FEW
+from elmore.tasks.scores import imbalance, label_rows
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.loop import Cadence, StepReport, Trainable, train
 from elmore.training.optimizers import (
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _REPORT = "report.json"
+# The table of a report that compares the model with its baseline.
+BASELINE = "against a baseline"
 # How far a batch's lengths may differ: without it the same sentences always meet.
 _LENGTH_NOISE = 0.1
 
@@ -51,8 +56,7 @@ class Split(Generic[Example]):
 
     train: list[Example]  # to learn from
     dev: list[Example]  # to evaluate on; none for no evaluation
-    left_out: int = 0  # how many more there were to learn from
-    how: str = ""  # in words, how `dev` was held out of the training data; empty if it was given
+    notes: Sequence[str] = ()  # for the report: what was left out or held out
 
 
 def split_held_out(
@@ -86,31 +90,38 @@ def fit_task(
     task: Task[Example, Any],
     split: Split[Example],
     *,
+    checked: Sequence[Example] = (),
     out: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: TrainingProgress = None,
     evaluate_epochs: int | None = None,
 ) -> Report:
-    """Train a task on examples that are divided already; arguments as in `Task.fit`."""
-    for module in task.needs:  # so that a run does not end for want of it
+    """Train a task on examples that are divided already; arguments as in `Task.fit`.
+
+    The labels of `checked` must be those of the training, too.
+    """
+    for module in ("sklearn.metrics", "seqeval.metrics"):  # so that no run ends for want of them
         require(module, "tasks", f"training {task.name}")
-    often = evaluate_epochs
-    if often is None:
-        often = task.evaluate_epochs(len(split.train))
-    if often < 1:
-        raise ConfigError(f"evaluate_epochs={often}; use 1 or more")
+    if evaluate_epochs is not None and evaluate_epochs < 1:
+        raise ConfigError(f"evaluate_epochs={evaluate_epochs}; use 1 or more")
     with contextlib.ExitStack() as stack:
         if out is None:
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
         run = Run(out)
-        run.check_new(resume=resume)
+        run.check_new(resume=resume, overwrite=overwrite)
         task.prepare(split.train)
         examples = [*split.train, *split.dev]
-        task.check_labels(examples)
+        task.check_labels([*examples, *checked])
+        if overwrite:
+            run.clear()
         facts = _facts(task, split)
         if (report := _finished(task, run, facts)) is not None:
             return report
-        recipe = task.recipe
+        recipe, n_examples = task.recipe, len(split.train)
+        # A choice of an epoch by a tenth of few examples is chance, and often ends too early.
+        last_only = task.light and n_examples < FEW
+        often = evaluate_epochs or (recipe.schedule.epochs if last_only else 1)
         if recipe.elmo.trainable:
             examples = []
         stack.enter_context(task.layers(examples, silent=progress is False))
@@ -121,7 +132,6 @@ def fit_task(
             run.forget_after(trainer.step_number if trainer.load_state() else -1)
         else:
             run.start(recipe, facts)
-        n_examples = len(split.train)
         cadence = Cadence(
             recipe.run.log_steps,
             recipe.run.save_minutes,
@@ -152,7 +162,7 @@ def fit_task(
         measured = task.measured(split.dev) if split.dev else none
         task.scores = measured.metrics
         task.save(run.checkpoint_path, overwrite=True)
-        report = task.explain(_report(trainer, measured, often), measured, split)
+        report = _report(trainer, measured, often)
         report.save(run.path / _REPORT, overwrite=True)
         # With the report, the run is complete: nothing resumes from its states any more.
         shutil.rmtree(run.resume_path, ignore_errors=True)
@@ -384,14 +394,22 @@ class _Trainer(Trainable, Generic[Example]):
 
 
 def _report(trainer: _Trainer[Any], measured: Report, evaluate_epochs: int) -> Report:
+    """What was learned from, how well, and what a simple method reaches."""
     task, split, scores, metric = trainer.task, trainer.split, trainer.scores, trainer.task.metric
+    counts, later = task.label_counts(split.train), task.label_counts(split.dev)
+    tables = {"labels": label_rows(counts, later), **measured.tables}
+    if split.dev and task.baseline_name:
+        tables[BASELINE] = [
+            {"model": task.name, metric: measured.metrics[metric]},
+            {"model": task.baseline_name, metric: task.baseline(split.train, split.dev)},
+        ]
     # The last evaluation may come earlier: at the end.
     most = task.recipe.schedule.epochs
     epochs = [min(most, k * evaluate_epochs) for k in range(1, len(scores) + 1)]
-    curve: list[Row] = [
+    tables[f"{metric} by epoch"] = [
         {"epoch": epoch, metric: score} for epoch, score in zip(epochs, scores, strict=True)
     ]
-    tables: dict[str, Sequence[Row]] = {f"{metric} by epoch": curve, "mix": task.mix_table()}
+    tables["mix"] = _mix_rows(task)
     return Report(
         name=task.name,
         metrics=dict(measured.metrics),
@@ -407,33 +425,57 @@ def _report(trainer: _Trainer[Any], measured: Report, evaluate_epochs: int) -> R
             "seed": task.seed,
         },
         tables={name: rows for name, rows in tables.items() if rows},
-        notes=_fit_notes(task, scores, split),
+        notes=[*split.notes, *_score_notes(scores), *imbalance(counts), *measured.notes],
     )
 
 
-def _fit_notes(task: Task[Any, Any], scores: Sequence[float], split: Split[Any]) -> list[str]:
-    notes = []
-    if split.left_out:
-        notes.append(f"{split.left_out} training examples are left out: {task.left_out}")
-    if split.how:
-        notes.append(
-            f"no development data: {len(split.dev)} of {len(split.train) + len(split.dev)} "
-            f"examples were held out to evaluate on ({split.how}, seed {task.seed})"
-        )
-    if not scores:
-        notes.append("no development data: the last weights are kept, nothing is scored")
-    elif max(scores) <= 0:
-        notes.append(
+def _score_notes(scores: Sequence[float]) -> list[str]:
+    if scores and max(scores) <= 0:
+        return [
             "the score never rose above 0; check that the labels are in the right column; with "
             "little data take a smaller data.batch_size, more schedule.epochs, or a larger "
             "optimizer.lr"
-        )
-    elif len(scores) > 1:
-        notes.append(
+        ]
+    if len(scores) > 1:
+        return [
             "the same development data chose the epoch, so the score is a little too high; score "
             "test data for a fair comparison"
-        )
-    return notes
+        ]
+    return []
+
+
+def _mix_rows(task: Task[Any, Any]) -> list[Row]:
+    """The learned mix of each place where ELMo enters (paper §5.5, Figure 2).
+
+    Where all layers enter side by side, how much of the first layer's weights reads each (percent).
+    """
+    elmo, features = task.elmo, task.network.features
+    if elmo is None or features.elmo is None:
+        return []
+    if not features.elmo.mixes:
+        project: Any = getattr(task.network, "project", None)
+        if project is None:
+            return []
+        squares = (project.weight.detach()[:, features.own_dim :] ** 2).sum(0)
+        parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
+        return [{f"layer {k}": s for k, s in enumerate((100 * parts / parts.sum()).tolist())}]
+    places = ["input"] * features.elmo_input + ["output"] * features.elmo_output
+    rows: list[Row] = []
+    for place, mix in zip(places, features.elmo.mixes, strict=True):
+        scores, gamma = (weight.detach() for weight in mix.parameters())
+        shares = enumerate(torch.softmax(scores, 0).tolist(), features.elmo.first)
+        named = {f"layer {k}": share for k, share in shares}
+        rows.append({"place": place, **named, "gamma": float(gamma)})
+    return rows
+
+
+def with_test(trained: Report, tested: Report) -> Report:
+    """The report of a training with the scores on test data."""
+    about = {**trained.measured_on, **tested.measured_on}
+    about.pop("score")  # it says that the scores are on development data
+    tables = {**trained.tables, **tested.tables}
+    notes = [*trained.notes, *tested.notes]
+    return dataclasses.replace(tested, measured_on=about, tables=tables, notes=notes)
 
 
 def over_seeds(reports: Mapping[int, Report]) -> Report:

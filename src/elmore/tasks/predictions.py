@@ -245,6 +245,8 @@ def softmax(scores: Array) -> Array:
 
 def class_labels_fit(labels: Mapping[str, Any]) -> bool:
     """Whether labels from a file are those of a classifier."""
+    if not isinstance(labels.get("separator", ""), str):
+        return False
     if labels.get("kind") == "number":
         return all(type(labels.get(key)) in (int, float) for key in ("mean", "scale"))
     return labels.get("kind") in ("label", "labels") and are_names(labels.get("classes"))

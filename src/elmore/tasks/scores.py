@@ -1,13 +1,18 @@
-"""Scores that several tasks need: of labelled spans, and of labelled items."""
+"""Scores that several tasks need, of labelled spans and items, and tables that explain them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from elmore.base.optional import require
 from elmore.report import Row
 from elmore.tasks.data.tags import Span, tags_from_spans
+
+_SHOWN = 10  # rows of a table of mistakes
+# From this ratio on, the rarest label may never be predicted.
+_RARE = 10
 
 
 def span_scores(
@@ -53,7 +58,7 @@ def class_scores(
         return {"accuracy": 0.0, "mean f1": 0.0}, []
     metrics, both = _sklearn("metrics"), (list(gold), list(found))
     columns = metrics.precision_recall_fscore_support(*both, labels=list(labels), zero_division=0)
-    mean, rows = _label_rows(labels, columns)
+    mean, rows = _class_rows(labels, columns)
     return {"accuracy": 100 * float(metrics.accuracy_score(*both)), "mean f1": mean}, rows
 
 
@@ -70,7 +75,7 @@ def set_scores(
     table = _sklearn("preprocessing").MultiLabelBinarizer(classes=list(labels)).fit([])
     both = table.transform(gold), table.transform(found)
     columns = metrics.precision_recall_fscore_support(*both, zero_division=0)
-    mean, rows = _label_rows(labels, columns)
+    mean, rows = _class_rows(labels, columns)
     f1 = 100 * float(metrics.f1_score(*both, average="micro", zero_division=0))
     return {"f1": f1, "mean f1": mean, "all right": 100 * metrics.accuracy_score(*both)}, rows
 
@@ -79,7 +84,7 @@ def _sklearn(part: str) -> Any:
     return require(f"sklearn.{part}", "tasks", "scoring labels")
 
 
-def _label_rows(labels: Sequence[str], columns: Any) -> tuple[float, list[Row]]:
+def _class_rows(labels: Sequence[str], columns: Any) -> tuple[float, list[Row]]:
     """The mean f1, and one row per label."""
     rows: list[Row] = [
         {
@@ -92,3 +97,57 @@ def _label_rows(labels: Sequence[str], columns: Any) -> tuple[float, list[Row]]:
         for label, precision, recall, f1, items in zip(labels, *columns, strict=True)
     ]
     return 100 * sum(float(f1) for f1 in columns[2]) / max(1, len(labels)), rows
+
+
+# --------------------------------------------------------------------- labels and mistakes
+
+
+def label_rows(counts: Counter[str], held_out: Counter[str]) -> list[Row]:
+    """How often each label occurs, most frequent first."""
+    total = max(1, counts.total())
+    order = sorted({*counts, *held_out}, key=lambda name: (-counts[name], name))
+    return [
+        {
+            "label": name,
+            "training": counts[name],
+            "share": 100 * counts[name] / total,
+            "held out": held_out[name],
+        }
+        for name in order
+    ]
+
+
+def imbalance(counts: Mapping[str, int]) -> list[str]:
+    if len(counts) < 2:
+        return []
+    top, last = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    if counts[top] <= _RARE * counts[last]:
+        return []
+    return [
+        f"the labels are not balanced: '{top}' occurs {counts[top]} times, '{last}' "
+        f"{counts[last]} times; look at the f1 of each label, not at the accuracy alone"
+    ]
+
+
+def mistake_tables(
+    pairs: Sequence[tuple[str, str]], items: Iterable[tuple[float, Row]]
+) -> dict[str, list[Row]]:
+    """The most frequent confusions, and the mistakes that the model was most certain of.
+
+    Each item has a pair, the right and the predicted label; and the probability of the latter with
+    what to show.
+    """
+    both = zip(pairs, items, strict=True)
+    wrong = [
+        (chance, {"right": a, "predicted": b, **shown})
+        for (a, b), (chance, shown) in both
+        if a != b
+    ]
+    times = Counter((row["right"], row["predicted"]) for _, row in wrong)
+    often = sorted(times, key=lambda pair: (-times[pair], pair))[:_SHOWN]
+    surest = sorted(wrong, key=lambda mistake: -mistake[0])[:_SHOWN]
+    tables: dict[str, list[Row]] = {
+        "confusions": [{"right": a, "predicted": b, "times": times[a, b]} for a, b in often],
+        "most confident mistakes": [{**row, "probability": chance} for chance, row in surest],
+    }
+    return tables if wrong else {}

@@ -7,6 +7,7 @@ metric, and a line in `tasks/folder.py`.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import json
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor
 
 from elmore.base.messages import ProgressOption, shown
-from elmore.base.optional import require
 from elmore.elmo import Elmo
 from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
@@ -36,7 +36,7 @@ from elmore.tasks.features import (
     stored_network,
     stored_vectors,
 )
-from elmore.tasks.fitting import Split, fit_task, split_held_out
+from elmore.tasks.fitting import BASELINE, Split, fit_task, split_held_out, with_test
 from elmore.tasks.folder import TrainedTask, bilm_of, read_task, write_task
 from elmore.tasks.predictions import Example, Prediction, Predictor
 from elmore.tasks.recipe import TaskRecipe
@@ -44,12 +44,19 @@ from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
 from elmore.training.display import TrainingProgress
-from elmore.training.seeds import seeded
+from elmore.training.seeds import numpy_generator, seeded
 
-# Files to read, or examples.
-Data = str | Path | Sequence[Any]
 # Items of a stream that are predicted together, sorted by length.
 _TOGETHER = 4096
+# Examples that a small network predicts together, if a training batch has fewer.
+_LIGHT_BATCH = 64
+# The parts of the data of a learning curve.
+_CURVE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+# The score that decides, by the kind of labels, where the data decides on that.
+_METRICS = {
+    **{"spans": "f1", "tags": "accuracy"},
+    **{"label": "accuracy", "labels": "f1", "number": "correlation"},
+}
 
 
 class Task(Predictor[Example, Prediction]):
@@ -58,6 +65,10 @@ class Task(Predictor[Example, Prediction]):
     Args:
         elmo: the biLM whose layers enter, or None for the baseline without.
         recipe: "laptop", "paper", the path of a TOML file, or a recipe.
+        text: the column of the texts or tokens, of tasks that read tables; by default one of the
+            usual names.
+        label: the column of the labels or tags.
+        separator: what separates several labels in one cell.
         vectors: a file of word vectors (GloVe, word2vec), or None to learn them from nothing.
         cache: a folder that keeps frozen layers for next time.
         max_bytes: what that folder may hold.
@@ -69,10 +80,12 @@ class Task(Predictor[Example, Prediction]):
     metric: str  # which of its scores decides what is best; higher is better
     sizes: ClassVar[type]  # dataclass of the section `model` of its recipes
     example: ClassVar[type]  # class of what it learns from
-    needs: ClassVar[tuple[str, ...]] = ()  # optional packages that its scores need
+    tables: ClassVar[bool] = False  # whether it reads tables, and lists (X, y)
+    # Whether its network is `LightNetwork`: for data of any size, with ELMo at its input only.
+    light: ClassVar[bool] = False
+    baseline_name: ClassVar[str] = ""  # what its baseline is, if it has one
     left_out: ClassVar[str] = "longer than data.max_length"  # what is not learned from
     takes: ClassVar[str] = "a text or its tokens"  # what one item is that it predicts on
-    guess_size: int = 1  # examples that are predicted together, if a training batch is smaller
     tokenizer: Tokenizer | None = None  # how raw text is split; None as `elmo` does
     index: TokenIndex  # once there is a network
 
@@ -81,6 +94,9 @@ class Task(Predictor[Example, Prediction]):
         elmo: Elmo | None = None,
         *,
         recipe: TaskRecipe | str | Path = "laptop",
+        text: str | None = None,
+        label: str | None = None,
+        separator: str | None = None,
         vectors: str | Path | None = None,
         cache: str | Path | None = None,
         max_bytes: int = MAX_BYTES,
@@ -98,6 +114,8 @@ class Task(Predictor[Example, Prediction]):
             raise ConfigError(
                 "ELMo enters nowhere; set elmo.input or elmo.output, or pass elmo=None (--no-elmo)"
             )
+        if self.light and recipe.elmo.output:
+            raise ConfigError(f"{self.name} reads ELMo at its input only; set elmo.output=false")
         if vectors is not None and not recipe.words.dim:
             raise ConfigError(
                 "words.dim=0 leaves word vectors out, but a file of them is given; leave one out"
@@ -105,9 +123,12 @@ class Task(Predictor[Example, Prediction]):
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
         # What was asked for: `fit` fills the recipe in by the data, and may train the biLM.
         self._asked = (elmo, recipe)
+        self.columns: dict[str, Any] = {"text": text, "label": label}
+        self.separator = separator
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
         self.device, self.progress = find_device(device), progress
+        self.kind = ""  # of the labels, by all of the data; a part may look different
         self.labels: Mapping[str, Any] = {}
         self.scores: Mapping[str, float] = {}
         self._words: tuple[str, ...] | None = None
@@ -122,8 +143,8 @@ class Task(Predictor[Example, Prediction]):
     # ------------------------------------------------------------------- what a task supplies
 
     @abstractmethod
-    def read(self, path: Path) -> list[Example]:
-        """Read labelled examples from a file."""
+    def read(self, data: Any) -> list[Example]:
+        """Read labelled examples from a file, and of `tables` from any kind of table."""
 
     @abstractmethod
     def build(self, features: TokenFeatures) -> Network:
@@ -157,6 +178,10 @@ class Task(Predictor[Example, Prediction]):
         example: Example = self.example(self.split(item))
         return example
 
+    def find_kind(self, examples: Sequence[Example]) -> str:
+        """What kind of labels there are, where the data decides on that."""
+        return ""
+
     def find_labels(self, examples: Sequence[Example]) -> dict[str, Any]:
         """Collect what has to be told apart, as JSON values: by default nothing."""
         return {}
@@ -182,77 +207,147 @@ class Task(Predictor[Example, Prediction]):
         """The recipe with what depends on the training examples filled in."""
         return self._asked[1].fitted(len(examples))
 
-    def evaluate_epochs(self, n_examples: int) -> int:
-        """Epochs between evaluations, unless `fit` is told otherwise."""
-        return 1
+    def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[Example]:
+        """Examples from lists of items and labels, of tasks that read `tables`."""
+        raise ConfigError(f"{self.name} takes no list of labels; pass files or examples")
 
-    def explain(self, report: Report, measured: Report, split: Split[Example]) -> Report:
-        """The report of a training with what a task adds: by default nothing."""
-        return report
+    def label_counts(self, examples: Iterable[Example]) -> Counter[str]:
+        """How often each label occurs, where labels can be counted."""
+        return Counter()
+
+    def pairs(
+        self, examples: Sequence[Example], found: Sequence[Prediction]
+    ) -> list[tuple[str, str]]:
+        """The right and the predicted label of each item, of tasks that have one per item."""
+        raise ConfigError(f"{self.name} does not give one label per item; leave --plot out")
+
+    def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float:
+        """The score of a simple method without ELMo, which `baseline_name` describes."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------------- what users call
 
     def fit(
         self,
-        train: Data,
+        train: Any,
+        y: Sequence[Any] | None = None,  # second, as in scikit-learn
         *,
-        dev: Data | None = None,
+        dev: Any = None,
+        test: Any = None,
         out: str | Path | None = None,
         resume: bool = False,
+        overwrite: bool = False,
         progress: TrainingProgress = None,
         evaluate_epochs: int | None = None,
     ) -> Report:
         """Learn, and keep the weights that did best on the development data.
 
         Args:
-            train: a file, several files, or examples.
-            dev: the same, to evaluate on; without it, a tenth of the examples is held out, and
-                nothing of fewer than ten.
+            train: a file, several files, or examples. `Tagger` and `Classifier` also take a data
+                frame, a dataset, a dictionary of columns, or texts or token lists with `y`.
+            y: the labels, if `train` is a list of items.
+            dev: the same, or (X, y), to evaluate on; without it, a tenth of the examples is held
+                out, and nothing of fewer than ten.
+            test: the same, to be scored at the end; what is wrong with it is found before.
             out: folder of the run; the trained model is in its `checkpoint`.
             resume: continue the run in `out`; without a run there, start one.
+            overwrite: replace the run in `out`.
             progress: whether to show the live report of the command line: a bar in a terminal or
                 notebook, elsewhere one line per evaluation. Or a function that gets every line of
                 the log instead. By default it is shown.
-            evaluate_epochs: epochs between evaluations, by which patience counts.
+            evaluate_epochs: epochs between evaluations, by which patience counts. By default 1;
+                taggers and classifiers with few examples are evaluated at the end only.
         """
-        return fit_task(
+        tests = [] if test is None else self.examples(test)
+        report = fit_task(
             self,
-            self.divide(self.examples(train), None if dev is None else self.examples(dev)),
+            self.divide(self.examples(train, y), None if dev is None else self.examples(dev)),
+            checked=tests,
             out=out,
             resume=resume,
+            overwrite=overwrite,
             progress=progress,
             evaluate_epochs=evaluate_epochs,
         )
+        return report if test is None else with_test(report, self._scored(tests, test))
 
     def divide(self, examples: list[Example], dev: list[Example] | None) -> Split[Example]:
         """What to learn from and what to evaluate on."""
-        how = ""
+        self.kind = self.find_kind(examples)
+        kept, how = examples, ""
         if dev is None:
             kept, dev, how = self.hold_out(examples)
         elif not dev:
             raise InputError("there is no development example; check the files")
-        else:
-            kept = examples
         train = self.for_training(kept)
         left_out = max(0, len(kept) - len(train))
         if not train:
             reason = f": {left_out} are left out, {self.left_out}" if kept else ""
             raise InputError(f"there is no example to learn from{reason}; check the files")
-        return Split(train, dev, left_out, how if dev else "")
+        notes = []
+        if left_out:
+            notes.append(f"{left_out} training examples are left out: {self.left_out}")
+        if dev and how:
+            notes.append(
+                f"no development data: {len(dev)} of {len(train) + len(dev)} examples were held "
+                f"out to evaluate on ({how}, seed {self.seed})"
+            )
+        if not dev:
+            notes.append("no development data: the last weights are kept, nothing is scored")
+        return Split(train, dev, notes)
 
-    def evaluate(self, data: Data) -> Report:
-        """Score predictions on labelled data: a file, several files, or examples."""
-        for module in self.needs:
-            require(module, "tasks", f"scoring {self.name}")
-        examples = self.examples(data)
+    def evaluate(self, data: Any, y: Sequence[Any] | None = None) -> Report:
+        """Score predictions on labelled data, as `fit` takes it."""
+        examples = self.examples(data, y)
         if not examples:
             raise InputError("there is no example to score; check the files")
         _ = self.network  # says so if there is none yet
         self.check_labels(examples)
+        return self._scored(examples, data if y is None else None)
+
+    def _scored(self, examples: Sequence[Example], data: Any) -> Report:
         with self.layers(examples):
             measured = self.measured(examples)
         about = {"scored on": _names(data), "examples": len(examples), **self.about()}
         return dataclasses.replace(measured, measured_on=about)
+
+    def curve(
+        self,
+        train: Any,
+        y: Sequence[Any] | None = None,
+        *,
+        dev: Any = None,
+        progress: TrainingProgress = None,
+    ) -> list[Row]:
+        """Train on growing parts of the data: one row per part, with the score of the baseline.
+
+        Arguments are those of `fit`.
+        """
+        data = self.examples(train, y)
+        split = self.divide(data, None if dev is None else self.examples(dev))
+        if not split.dev:
+            raise InputError("a learning curve needs 10 examples or more; label some more")
+        order = numpy_generator(self.seed, "curve").permutation(len(split.train)).tolist()
+        rows: list[Row] = []
+        with cache_folder(self.cache) as folder:
+            for share in _CURVE:
+                part = [split.train[k] for k in order[: max(2, round(share * len(order)))]]
+                task = copy.copy(self)
+                task.cache = folder
+                try:
+                    report = fit_task(task, Split(part, split.dev), progress=progress)
+                except InputError:
+                    continue  # too few, such as one class only
+                simple = [row[task.metric] for row in report.tables.get(BASELINE, ())[1:]]
+                score = report.metrics[task.metric]
+                rows.append(
+                    {
+                        "examples": len(part),
+                        task.metric: score,
+                        **({"baseline": simple[0]} if simple else {}),
+                    }
+                )
+        return rows
 
     def answers(self, items: Iterable[Any]) -> Iterator[tuple[Example, Prediction]]:
         _ = self.network  # says so if there is none yet
@@ -317,7 +412,7 @@ class Task(Predictor[Example, Prediction]):
             elmo: the biLM, if the folder has none inside.
             device: where to compute.
             threads: processors for the biLM; all by default.
-            options: cache, max_bytes and progress, as when a task is made.
+            options: as when a task is made: text, label, separator, cache, max_bytes, progress.
         """
         content = read_task(path)
         if content.task != cls.name:
@@ -327,9 +422,12 @@ class Task(Predictor[Example, Prediction]):
             own = bilm_of(content, elmo, str(path), device=device, threads=threads)
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
         task = cls(own, recipe=recipe, device=device, **options)
-        task.labels, task.scores, task._words = content.labels, content.scores, content.words
         if not task.labels_fit(content.labels):
             raise FormatError(f"'{path}' has labels that are none of {cls.name}'s; restore it")
+        task._take_labels(content.labels)
+        task.scores, task._words = content.scores, content.words
+        if task.separator is None:
+            task.separator = content.labels.get("separator")
         vectors = stored_vectors(content, str(path))
 
         def build() -> Network:
@@ -342,9 +440,9 @@ class Task(Predictor[Example, Prediction]):
         """Become the trained model of a folder, which was trained with the same arguments."""
         elmo = None if self.recipe.elmo.trainable else self.elmo
         loaded = type(self).load(path, device=str(self.device), elmo=elmo)
-        self.elmo, self.labels, self.scores = loaded.elmo, loaded.labels, loaded.scores
-        self.metric = loaded.metric
-        self._words, self._network, self.index = loaded._words, loaded._network, loaded.index
+        self._take_labels(loaded.labels)
+        self.elmo, self.scores, self._words = loaded.elmo, loaded.scores, loaded._words
+        self._network, self.index = loaded._network, loaded.index
 
     @property
     def network(self) -> Network:
@@ -353,10 +451,22 @@ class Task(Predictor[Example, Prediction]):
             raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
         return self._network
 
-    def examples(self, data: Data) -> list[Example]:
-        """Read files; examples are taken as they are."""
+    def examples(self, data: Any, y: Sequence[Any] | None = None) -> list[Example]:
+        """Read labelled data, as `fit` takes it; examples are taken as they are."""
+        if y is not None:
+            x, y = list(data), list(y)
+            if len(x) != len(y):
+                raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
+            return self.from_lists(x, y)
         if isinstance(data, str | Path):
             return self.read(Path(data))
+        if self.tables:
+            named = hasattr(data, "columns") or hasattr(data, "column_names")
+            if named or isinstance(data, Mapping):
+                return self.read(data)
+            pair = isinstance(data, tuple) and len(data) == 2
+            if pair and not isinstance(data[0], (str, Path, self.example)):
+                return self.examples(*data)
         if all(isinstance(item, str | Path) for item in data):
             return [example for path in data for example in self.read(Path(path))]
         for item in data:
@@ -366,20 +476,6 @@ class Task(Predictor[Example, Prediction]):
                     f"{shown(repr(item), 60)}; make such objects"
                 )
         return list(data)
-
-    def mix_table(self) -> list[Row]:
-        """The learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
-        features = self.network.features
-        if features.elmo is None or not features.elmo.mixes:
-            return []
-        places = ["input"] * features.elmo_input + ["output"] * features.elmo_output
-        rows: list[Row] = []
-        for place, mix in zip(places, features.elmo.mixes, strict=True):
-            scores, gamma = (weight.detach() for weight in mix.parameters())
-            shares = enumerate(torch.softmax(scores, 0).tolist(), features.elmo.first)
-            named = {f"layer {k}": share for k, share in shares}
-            rows.append({"place": place, **named, "gamma": float(gamma)})
-        return rows
 
     def about(self) -> dict[str, Any]:
         """What reports say about the recipe and the biLM."""
@@ -428,7 +524,7 @@ class Task(Predictor[Example, Prediction]):
         """Find the recipe, labels and words of a training, and make a network of random weights."""
         self.elmo, _ = self._asked
         self.recipe = self.fitted(examples)
-        self.labels = self.find_labels(examples)
+        self._take_labels(self.find_labels(examples))
         counts = Counter(
             token for example in examples for text in self.texts(example) for token in text
         )
@@ -438,6 +534,10 @@ class Task(Predictor[Example, Prediction]):
             self._words, vectors = choose_words(counts, file, self.recipe.words, self.seed)
         with seeded(self.seed, "weights"):
             self._take(self.build(TokenFeatures(self.recipe, self.elmo, vectors)))
+
+    def _take_labels(self, labels: Mapping[str, Any]) -> None:
+        self.labels = labels
+        self.metric = _METRICS.get(labels.get("kind", ""), type(self).metric)
 
     def _take(self, network: Network) -> None:
         self._network = network.to(self.device)
@@ -486,7 +586,7 @@ class Task(Predictor[Example, Prediction]):
         network.eval()
         order = sorted(range(len(examples)), key=lambda k: self.length(examples[k]))
         found: dict[int, Prediction] = {}
-        size = max(self.recipe.data.batch_size, self.guess_size)
+        size = max(self.recipe.data.batch_size, _LIGHT_BATCH if self.light else 1)
         with torch.no_grad():
             for start in range(0, len(order), size):
                 chosen = order[start : start + size]
@@ -495,9 +595,9 @@ class Task(Predictor[Example, Prediction]):
         return [found[k] for k in range(len(examples))]
 
 
-def _names(data: Data) -> str | None:
+def _names(data: Any) -> str | None:
     """Name the files that examples come from, if they do."""
     files = [data] if isinstance(data, str | Path) else data
-    if hasattr(files, "columns") or not all(isinstance(file, str | Path) for file in files):
-        return None
-    return ", ".join(map(str, files))
+    if isinstance(files, list | tuple) and all(isinstance(file, str | Path) for file in files):
+        return ", ".join(map(str, files))
+    return None

@@ -424,6 +424,13 @@ def label_names(
     return kind, sorted(found, key=lambda name: (float(name) if numeric else 0.0, name))
 
 
+def refuse_single(names: Sequence[str], what: str) -> None:
+    """Refuse training data with one label only."""
+    if len(names) < 2:
+        found = f"'{names[0]}' everywhere" if names else "none"
+        raise InputError(f"there is only one {what}, {found}; a model needs two or more")
+
+
 def split_labels(label: Any, separator: str | None) -> tuple[str, ...]:
     """The labels of a cell: those of a list, or of a text with separators."""
     if isinstance(label, tuple):

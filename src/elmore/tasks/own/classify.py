@@ -24,18 +24,18 @@ from elmore.tasks.data.labelled import (
     as_number,
     label_names,
     read_texts,
+    refuse_single,
     split_labels,
 )
 from elmore.tasks.features import Network, TokenFeatures
 from elmore.tasks.fitting import split_held_out
-from elmore.tasks.own.labelled_task import LabelledTask, LightNetwork, mistake_tables, refuse_single
+from elmore.tasks.own.tag import LightNetwork
 from elmore.tasks.predictions import Classified, class_labels_fit, class_line, classified, cut_text
 from elmore.tasks.recipe import FEW, TaskRecipe
-from elmore.tasks.scores import class_scores, set_scores
+from elmore.tasks.scores import class_scores, mistake_tables, set_scores
+from elmore.tasks.task import Task
 
 Label = str | tuple[str, ...] | float | None
-# What decides, by the kind of labels.
-_METRICS = {"label": "accuracy", "labels": "f1", "number": "correlation"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ClassifySizes:
     context: Literal["auto", "window", "lstm"]
 
 
-class Classifier(LabelledTask[ClassifyExample, Classified]):
+class Classifier(Task[ClassifyExample, Classified]):
     """Give each text a label, several labels, or a number.
 
     Examples:
@@ -84,7 +84,8 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     metric = "accuracy"
     sizes = ClassifySizes
     example = ClassifyExample
-    needs = ("sklearn.metrics",)
+    tables = True
+    light = True
     baseline_name = "TF-IDF and a linear model"
 
     # ------------------------------------------------------------------- data
@@ -122,7 +123,6 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
         kind = self.kind or self.find_kind(examples)
         _, names = label_names([e.label for e in examples], self.separator, kind)
-        self.metric = _METRICS[kind]
         if kind == "number":
             numbers = np.array([_number(example) for example in examples])
             scale = float(numbers.std()) or 1.0
@@ -135,7 +135,6 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         return found
 
     def labels_fit(self, labels: Mapping[str, Any]) -> bool:
-        self.metric = _METRICS.get(str(labels.get("kind")), self.metric)
         return class_labels_fit(labels)
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:

@@ -1,7 +1,7 @@
 """Trained taggers and classifiers without torch: `elmore.tagger` and `elmore.classifier`.
 
-The arithmetic is that of `LightNetwork` in `tasks/own/labelled_task.py`, with the biLM's kernel for
-the biLSTM; a test holds the two to each other.
+The arithmetic is that of `LightNetwork` in `tasks/own/tag.py`, with the biLM's kernel for the
+biLSTM; a test holds the two to each other.
 """
 
 from __future__ import annotations

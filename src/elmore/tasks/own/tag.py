@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count
 from elmore.errors import InputError
 from elmore.report import Report
-from elmore.tasks.data.labelled import TagExample, is_span_scheme, read_tokens
+from elmore.tasks.data.labelled import TagExample, is_span_scheme, read_tokens, refuse_single
 from elmore.tasks.data.tags import (
     is_tag,
     spans_from_tags,
@@ -28,11 +28,20 @@ from elmore.tasks.data.tags import (
     tagger_labels_fit,
     tags_from_spans,
 )
-from elmore.tasks.features import Network, TokenFeatures
-from elmore.tasks.own.labelled_task import LabelledTask, LightNetwork, mistake_tables, refuse_single
+from elmore.tasks.encoders import (
+    BiLstmStack,
+    Crf,
+    SelfAttentivePooling,
+    VariationalDropout,
+    masked_max,
+    masked_mean,
+)
+from elmore.tasks.features import Network, TokenFeatures, Tokens
+from elmore.tasks.own.light import SCALE, WORD_GAIN
 from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.scores import class_scores, span_scores
+from elmore.tasks.scores import class_scores, mistake_tables, span_scores
+from elmore.tasks.task import Task
 
 # From so many sentences on, spans are read by a biLSTM: on CoNLL-2003 its F1 is 90.7, that of the
 # window 88.2, as names need words further away than a neighbour. Plain tags hardly gain (95.0 and
@@ -52,7 +61,7 @@ class TagSizes:
     context: Literal["auto", "window", "lstm"]
 
 
-class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
+class Tagger(TagPredictor[TagExample], Task[TagExample, Tagged]):
     """Give each token a label, or find labelled spans.
 
     Examples:
@@ -67,7 +76,8 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
     metric = "accuracy"
     sizes: ClassVar[type] = TagSizes
     example = TagExample
-    needs = ("seqeval.metrics", "sklearn.metrics")
+    tables = True
+    light = True
     baseline_name = "the most frequent tag of each word"
 
     # ------------------------------------------------------------------- data
@@ -87,7 +97,6 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         names = sorted({tag for example in examples for tag in example.tags})
         if examples and kind == "tags":
             refuse_single(names, "tag")
-        self.metric = "f1" if kind == "spans" else "accuracy"
         if kind == "spans":
             names = tag_names({name[2:] for name in names if name != "O"}, "BIOUL")
         return {"kind": kind, "tags": names}
@@ -108,7 +117,6 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
                 )
 
     def labels_fit(self, labels: Mapping[str, Any]) -> bool:
-        self.metric = "f1" if labels.get("kind") == "spans" else "accuracy"
         return tagger_labels_fit(labels)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
@@ -238,3 +246,77 @@ def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
         f"accuracy {k + 1}": 100 * float(np.mean([a[k] == b[k] for a, b in pairs]))
         for k in range(n_parts if n_parts > 1 else 0)
     }
+
+
+# --------------------------------------------------------------------- the network
+
+
+class LightNetwork(Network):
+    """The network of `tag` and `classify`, so small that `tasks/own/light.py` repeats it in numpy.
+
+    A ReLU layer projects each token. Then it sees its two neighbours by another one or, by a
+    biLSTM, all of its sentence, and is scored. A text is pooled before: the maximum, the mean and a
+    learned average of its tokens.
+
+    Dropout is before each layer; with a biLSTM on the features, one mask per sentence, and before
+    the scores. With a `bag`, each training word adds scores of its own to a text, at any position.
+    What the biLM says of rare words is vague, so small data gains: with 1,000 reviews two points.
+    """
+
+    def __init__(
+        self,
+        features: TokenFeatures,
+        hidden: int,
+        dropout: float,
+        outputs: int,
+        *,
+        lstm: bool,
+        crf: bool = False,
+        pooled: bool = False,
+        bag: bool = False,
+    ) -> None:
+        super().__init__(features)
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(features.dim, hidden)
+        if lstm:
+            # No dropout between the two layers: with it, names were learned more slowly.
+            self.encoder = BiLstmStack(hidden, [hidden], 0.0)
+            self.input_dropout = VariationalDropout(dropout)
+        else:
+            self.window = nn.Linear(3 * hidden, hidden)
+        width = 2 * hidden if lstm else hidden
+        self.output = nn.Linear(3 * width if pooled else width, outputs)
+        self.crf = Crf(outputs) if crf else None
+        self.pooling = SelfAttentivePooling(width) if pooled else None
+        self.word_scores = None
+        if bag and features.words is not None and features.words.n_trained:
+            # As the rows of the word table; 0 and 1, padding and unknown words, stay at 0.
+            self.word_scores = nn.Parameter(torch.zeros(features.words.n_trained + 2, outputs))
+
+    def _hidden(self, tokens: Tokens) -> Tensor:
+        """Read tokens, (batch, time, hidden), twice as wide by a biLSTM; zeros at padding."""
+        x, _ = self.features(tokens)
+        own, real = self.features.own_dim, tokens.mask[:, :, None]
+        x = torch.cat([x[:, :, :own], float(SCALE) * x[:, :, own:]], dim=2)
+        if hasattr(self, "encoder"):
+            x = torch.relu(self.project(self.input_dropout(x))) * real
+            read: Tensor = self.encoder(x, tokens.lengths)
+            return read
+        x = torch.relu(self.project(self.dropout(x))) * real
+        x = nn.functional.pad(self.dropout(x), (0, 0, 1, 1))
+        wide = torch.cat([x[:, :-2], x[:, 1:-1], x[:, 2:]], dim=2)
+        return torch.relu(self.window(wide)) * real
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Score tokens, (batch, time, outputs), or texts, (batch, outputs)."""
+        x, mask = self._hidden(tokens), tokens.mask
+        if self.pooling is not None:
+            x = torch.cat([masked_max(x, mask), masked_mean(x, mask), self.pooling(x, mask)], 1)
+        scores: Tensor = self.output(self.dropout(x))
+        if self.word_scores is None:
+            return scores
+        rows = tokens.words
+        known = (rows > 1) & (rows < len(self.word_scores))
+        total = nn.functional.embedding(rows * known, self.word_scores, padding_idx=0).sum(1)
+        # Divided by the root of the length, as the vector of a text has length 1 in TF-IDF.
+        return scores + float(WORD_GAIN) * total / tokens.lengths[:, None].clamp(min=1).sqrt()

@@ -76,7 +76,6 @@ class Coref(Task[CorefExample, Clusters]):
     metric = "f1"
     sizes = CorefSizes
     example = CorefExample
-    needs = ("scipy.optimize",)
     takes = "a document as one text, or its sentences as token lists"
 
     def read(self, path: Path) -> list[CorefExample]:

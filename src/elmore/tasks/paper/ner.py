@@ -41,14 +41,10 @@ class Ner(Tagger):
     name = "ner"
     metric = "f1"
     sizes = NerSizes
-    elmo_at_output = True
-    guess_size = 1
+    light = False
 
     def find_kind(self, examples: Sequence[TagExample]) -> str:
         return "spans"
-
-    def evaluate_epochs(self, n_examples: int) -> int:
-        return 1
 
     def build(self, features: TokenFeatures) -> Network:
         return _NerNetwork(features, self.recipe.model, len(self.labels["tags"]))

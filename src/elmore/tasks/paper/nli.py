@@ -73,7 +73,6 @@ class Nli(Task[NliExample, str]):
     metric = "accuracy"
     sizes = NliSizes
     example = NliExample
-    needs = ("sklearn.metrics",)
     takes = "a pair (premise, hypothesis) of texts or token lists"
 
     def read(self, path: Path) -> list[NliExample]:

@@ -80,7 +80,6 @@ class Sentiment(Task[SentimentExample, int]):
     metric = "accuracy"
     sizes = SentimentSizes
     example = SentimentExample
-    needs = ("sklearn.metrics",)
 
     def read(self, path: Path) -> list[SentimentExample]:
         found = [

@@ -81,7 +81,6 @@ class Srl(Task[SrlExample, Frames]):
     metric = "f1"
     sizes = SrlSizes
     example = SrlExample
-    needs = ("seqeval.metrics",)
     takes = "a sentence, its tokens, or (tokens, [places of predicates])"
 
     def read(self, path: Path) -> list[SrlExample]:
