@@ -18,7 +18,7 @@ from elmore.errors import InputError
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.labelled import read_columns
 from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tag_rules, tags_from_spans
-from elmore.tasks.paper.nli import NliExample, read_pairs
+from elmore.tasks.own.classify import ClassifyExample
 from elmore.tasks.paper.qa import split_paragraph
 from elmore.tasks.paper.sentiment import read_trees
 
@@ -109,7 +109,7 @@ def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
     assert next(read_trees(path))[0] == ((word, "joys"), 3)
     pair = {"sentence1": "x", "sentence2": "x", "gold_label": "neutral"}
     path.write_text(json.dumps({**pair, "sentence1_binary_parse": f"( {word} joys )"}))
-    assert next(read_pairs(path)).premise == (word, "joys")
+    assert task_class("nli")(None).read(path)[0].sentences[0] == (word, "joys")
 
 
 def test_a_document_ends_a_sentence(tmp_path: Path) -> None:
@@ -124,12 +124,13 @@ def test_pairs_from_json_parse_and_columns(tmp_path: Path) -> None:
     unsure = {**line, "gold_label": "-"}
     parsed = {**line, "sentence1_binary_parse": "( ( It ( is n't ) ) -LRB- )"}
     path.write_text("".join(json.dumps(x) + "\n" for x in (line, unsure, parsed)))
-    first, second = read_pairs(path)
-    assert first == NliExample(("It", "is", "n't", "so", "."), ("No",), "neutral")
-    assert second.premise == ("It", "is", "n't", "(")
+    read = task_class("nli")(None).read
+    first, second = read(path)
+    assert first == ClassifyExample((("It", "is", "n't", "so", "."), ("No",)), "neutral")
+    assert second.sentences[0] == ("It", "is", "n't", "(")
     path = tmp_path / "p.tsv"
     path.write_text("gold_label\tsentence1\tx\tsentence2\nneutral\tA b\t1\tC\n")
-    assert list(read_pairs(path)) == [NliExample(("A", "b"), ("C",), "neutral")]
+    assert read(path) == [ClassifyExample((("A", "b"), ("C",)), "neutral")]
 
 
 def test_paragraphs_keep_their_places() -> None:

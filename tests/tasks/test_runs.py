@@ -14,7 +14,7 @@ from small_tasks import NAMES, make, quick_recipe, task_class, write_data
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError, MissingExtra, ResumeError, Stopped
 from elmore.report import Report
-from elmore.tasks import ClassifyExample, NliExample, SentimentExample, TagExample
+from elmore.tasks import ClassifyExample, SentimentExample, TagExample
 from elmore.tasks.fitting import over_seeds
 
 
@@ -231,11 +231,11 @@ def test_missing_packages_are_named_before_the_training(
 
 
 def test_examples_without_a_label_are_refused() -> None:
-    bare = {
+    bare: dict[str, list[Any]] = {
         "classify": [ClassifyExample((("a",),), "x"), ClassifyExample((("b",),))],
         "tag": [TagExample(("a", "b"), ("X", "Y")), TagExample(("a",))],
-        "sentiment": [SentimentExample(("a",), 1), SentimentExample(("b",))],
-        "nli": [NliExample(("a",), ("b",), "neutral"), NliExample(("a",), ("b",))],
+        "sentiment": [SentimentExample((("a",),), "neutral"), SentimentExample((("b",),))],
+        "nli": [ClassifyExample((("a",), ("b",)), "neutral"), ClassifyExample((("a",), ("b",)))],
     }
     for name, examples in bare.items():
         with pytest.raises(InputError, match=r"no label|1 tokens but 0 tags"):

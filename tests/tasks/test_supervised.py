@@ -277,7 +277,10 @@ def test_words_that_a_folder_cannot_hold_are_unknown(
 ) -> None:
     vectors = WordVectors([word, "b"], np.ones((2, 12), np.float32))
     monkeypatch.setattr("elmore.tasks.task.read_word_vectors", lambda path: vectors)
-    data = [SentimentExample((word, "b"), 4), SentimentExample((word, "c"), 0)]
+    data = [
+        SentimentExample(((word, "b"),), "positive"),
+        SentimentExample(((word, "c"),), "negative"),
+    ]
     (tmp_path / "v.txt").write_text("")  # only its digest is taken
     task = task_class("sentiment")(
         None,

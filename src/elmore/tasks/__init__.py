@@ -7,50 +7,31 @@ from typing import TYPE_CHECKING
 from elmore.base.optional import lazy_names
 
 if TYPE_CHECKING:
-    from elmore.report import Report
-    from elmore.tasks.data.columns import Predicate
-    from elmore.tasks.data.labelled import TagExample, label_table
-    from elmore.tasks.data.tags import Span
-    from elmore.tasks.folder import TASKS, load
-    from elmore.tasks.own.classify import Classifier, ClassifyExample
-    from elmore.tasks.own.tag import Tagger
-    from elmore.tasks.paper.coref import Coref, CorefExample
-    from elmore.tasks.paper.ner import Ner
-    from elmore.tasks.paper.nli import Nli, NliExample
-    from elmore.tasks.paper.qa import Qa, QaExample, split_paragraph
-    from elmore.tasks.paper.sentiment import Sentiment, SentimentExample
-    from elmore.tasks.paper.srl import Srl, SrlExample
-    from elmore.tasks.predictions import Classified, Predictor, Tagged
-    from elmore.tasks.recipe import TaskRecipe
-
-__all__ = [
-    "TASKS",
-    "Classified",
-    "Classifier",
-    "ClassifyExample",
-    "Coref",
-    "CorefExample",
-    "Ner",
-    "Nli",
-    "NliExample",
-    "Predicate",
-    "Predictor",
-    "Qa",
-    "QaExample",
-    "Report",
-    "Sentiment",
-    "SentimentExample",
-    "Span",
-    "Srl",
-    "SrlExample",
-    "TagExample",
-    "Tagged",
-    "Tagger",
-    "TaskRecipe",
-    "label_table",
-    "load",
-    "split_paragraph",
-]
+    from elmore.report import Report as Report
+    from elmore.tasks.data.columns import Predicate as Predicate
+    from elmore.tasks.data.labelled import TagExample as TagExample
+    from elmore.tasks.data.labelled import label_table as label_table
+    from elmore.tasks.data.tags import Span as Span
+    from elmore.tasks.folder import TASKS as TASKS
+    from elmore.tasks.folder import load as load
+    from elmore.tasks.own.classify import Classifier as Classifier
+    from elmore.tasks.own.classify import ClassifyExample as ClassifyExample
+    from elmore.tasks.own.tag import Tagger as Tagger
+    from elmore.tasks.paper.coref import Coref as Coref
+    from elmore.tasks.paper.coref import CorefExample as CorefExample
+    from elmore.tasks.paper.ner import Ner as Ner
+    from elmore.tasks.paper.nli import Nli as Nli
+    from elmore.tasks.paper.qa import Qa as Qa
+    from elmore.tasks.paper.qa import QaExample as QaExample
+    from elmore.tasks.paper.qa import split_paragraph as split_paragraph
+    from elmore.tasks.paper.sentiment import Sentiment as Sentiment
+    from elmore.tasks.paper.sentiment import SentimentExample as SentimentExample
+    from elmore.tasks.paper.srl import Srl as Srl
+    from elmore.tasks.paper.srl import SrlExample as SrlExample
+    from elmore.tasks.predictions import Classified as Classified
+    from elmore.tasks.predictions import Predictor as Predictor
+    from elmore.tasks.predictions import Tagged as Tagged
+    from elmore.tasks.recipe import TaskRecipe as TaskRecipe
 
 _NAMES = {
     "data.columns": ("Predicate",),
@@ -61,7 +42,7 @@ _NAMES = {
     "own.tag": ("Tagger",),
     "paper.coref": ("Coref", "CorefExample"),
     "paper.ner": ("Ner",),
-    "paper.nli": ("Nli", "NliExample"),
+    "paper.nli": ("Nli",),
     "paper.qa": ("Qa", "QaExample", "split_paragraph"),
     "paper.sentiment": ("Sentiment", "SentimentExample"),
     "paper.srl": ("Srl", "SrlExample"),
@@ -69,4 +50,6 @@ _NAMES = {
     "recipe": ("TaskRecipe",),
 }
 _PLACES = {name: f"elmore.tasks.{module}" for module, names in _NAMES.items() for name in names}
-__getattr__, __dir__ = lazy_names(__name__, {"Report": "elmore.report", **_PLACES}, extra="tasks")
+_PLACES["Report"] = "elmore.report"
+__all__ = sorted(_PLACES)
+__getattr__, __dir__ = lazy_names(__name__, _PLACES, extra="tasks")

@@ -409,7 +409,7 @@ def _report(trainer: _Trainer[Any], measured: Report, evaluate_epochs: int) -> R
     tables[f"{metric} by epoch"] = [
         {"epoch": epoch, metric: score} for epoch, score in zip(epochs, scores, strict=True)
     ]
-    tables["mix"] = _mix_rows(task)
+    tables["mix"] = task.mix_table()
     return Report(
         name=task.name,
         metrics=dict(measured.metrics),
@@ -442,31 +442,6 @@ def _score_notes(scores: Sequence[float]) -> list[str]:
             "test data for a fair comparison"
         ]
     return []
-
-
-def _mix_rows(task: Task[Any, Any]) -> list[Row]:
-    """The learned mix of each place where ELMo enters (paper §5.5, Figure 2).
-
-    Where all layers enter side by side, how much of the first layer's weights reads each (percent).
-    """
-    elmo, features = task.elmo, task.network.features
-    if elmo is None or features.elmo is None:
-        return []
-    if not features.elmo.mixes:
-        project: Any = getattr(task.network, "project", None)
-        if project is None:
-            return []
-        squares = (project.weight.detach()[:, features.own_dim :] ** 2).sum(0)
-        parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
-        return [{f"layer {k}": s for k, s in enumerate((100 * parts / parts.sum()).tolist())}]
-    places = ["input"] * features.elmo_input + ["output"] * features.elmo_output
-    rows: list[Row] = []
-    for place, mix in zip(places, features.elmo.mixes, strict=True):
-        scores, gamma = (weight.detach() for weight in mix.parameters())
-        shares = enumerate(torch.softmax(scores, 0).tolist(), features.elmo.first)
-        named = {f"layer {k}": share for k, share in shares}
-        rows.append({"place": place, **named, "gamma": float(gamma)})
-    return rows
 
 
 def with_test(trained: Report, tested: Report) -> Report:

@@ -477,6 +477,30 @@ class Task(Predictor[Example, Prediction]):
                 )
         return list(data)
 
+    def mix_table(self) -> list[Row]:
+        """The learned mix of each place where ELMo enters (paper §5.5, Figure 2).
+
+        Where layers enter side by side, how much of the first layer's weights reads each (percent).
+        """
+        elmo, features = self.elmo, self.network.features
+        if elmo is None or features.elmo is None:
+            return []
+        if not features.elmo.mixes:
+            project: Any = getattr(self.network, "project", None)
+            if project is None:
+                return []
+            squares = (project.weight.detach()[:, features.own_dim :] ** 2).sum(0)
+            parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
+            return [{f"layer {k}": s for k, s in enumerate((100 * parts / parts.sum()).tolist())}]
+        places = ["input"] * features.elmo_input + ["output"] * features.elmo_output
+        rows: list[Row] = []
+        for place, mix in zip(places, features.elmo.mixes, strict=True):
+            scores, gamma = (weight.detach() for weight in mix.parameters())
+            shares = enumerate(torch.softmax(scores, 0).tolist(), features.elmo.first)
+            named = {f"layer {k}": share for k, share in shares}
+            rows.append({"place": place, **named, "gamma": float(gamma)})
+        return rows
+
     def about(self) -> dict[str, Any]:
         """What reports say about the recipe and the biLM."""
         changed: list[str] = []

@@ -9,7 +9,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -82,11 +82,13 @@ class Classifier(Task[ClassifyExample, Classified]):
 
     name = "classify"
     metric = "accuracy"
-    sizes = ClassifySizes
-    example = ClassifyExample
+    sizes: ClassVar[type] = ClassifySizes
+    example: ClassVar[type] = ClassifyExample
     tables = True
     light = True
     baseline_name = "TF-IDF and a linear model"
+    # The labels, in the order of the network's outputs, where the data does not decide on them.
+    classes: ClassVar[tuple[str, ...]] = ()
 
     # ------------------------------------------------------------------- data
 
@@ -117,10 +119,14 @@ class Classifier(Task[ClassifyExample, Classified]):
         return sum(map(len, example.sentences))
 
     def find_kind(self, examples: Sequence[ClassifyExample]) -> str:
+        if self.classes:
+            return "label"
         labels = [example.label for example in examples]
         return label_names(labels, self.separator, self.recipe.model.output)[0]
 
     def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
+        if self.classes:
+            return {"kind": "label", "classes": list(self.classes)}
         kind = self.kind or self.find_kind(examples)
         _, names = label_names([e.label for e in examples], self.separator, kind)
         if kind == "number":
@@ -135,7 +141,9 @@ class Classifier(Task[ClassifyExample, Classified]):
         return found
 
     def labels_fit(self, labels: Mapping[str, Any]) -> bool:
-        return class_labels_fit(labels)
+        return class_labels_fit(labels) and (
+            not self.classes or labels["classes"] == list(self.classes)
+        )
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:
         if self.labels["kind"] == "number":
@@ -164,7 +172,9 @@ class Classifier(Task[ClassifyExample, Classified]):
     def hold_out(
         self, examples: Sequence[ClassifyExample]
     ) -> tuple[list[ClassifyExample], list[ClassifyExample], str]:
-        """Labels are held out in proportion; numbers and sets of labels at random."""
+        """Labels of the data are held out in proportion; numbers and sets of labels at random."""
+        if self.classes:
+            return super().hold_out(examples)
         if self.kind == "label":
             parts = split_held_out(examples, lambda e: str(e.label), seed=self.seed)
             return *parts, "stratified"
@@ -184,6 +194,8 @@ class Classifier(Task[ClassifyExample, Classified]):
 
     def fitted(self, examples: Sequence[ClassifyExample]) -> TaskRecipe:
         recipe, few = super().fitted(examples), len(examples) < FEW
+        if not self.light:
+            return recipe
         sizes: ClassifySizes = recipe.model
         if sizes.bag == "auto":
             # With 8,544 reviews the words' own scores learned them by heart: five points less.

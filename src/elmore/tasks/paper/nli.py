@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count
 from elmore.base.messages import shown
 from elmore.errors import InputError
-from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
 from elmore.tasks.encoders import (
@@ -30,24 +28,10 @@ from elmore.tasks.encoders import (
     start_linear,
 )
 from elmore.tasks.features import Network, TokenFeatures, Tokens
-from elmore.tasks.predictions import mark_spans, paint
-from elmore.tasks.scores import class_scores
-from elmore.tasks.task import Task
+from elmore.tasks.own.classify import Classifier, ClassifyExample
+from elmore.tasks.predictions import Classified, class_line
 from elmore.text.records import split_columns
 from elmore.text.tokenizer import tokenize
-
-# The order is that of the network's outputs: saved models depend on it.
-LABELS = ("entailment", "neutral", "contradiction")
-_NO_LABEL = "-"
-
-
-@dataclass(frozen=True)
-class NliExample:
-    """A pair of sentences."""
-
-    premise: tuple[str, ...]
-    hypothesis: tuple[str, ...]
-    label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,100 +43,71 @@ class NliSizes:
     attention_dropout: BelowOne  # on the comparisons, before their projection
 
 
-class Nli(Task[NliExample, str]):
+class Nli(Classifier):
     """Decide whether a hypothesis follows from a premise.
+
+    The two `sentences` of an example are the premise and the hypothesis.
 
     Examples:
         >>> model = Nli(elmo, seed=0)
         >>> report = model.fit("train.jsonl", dev="dev.jsonl")
-        >>> model.predict([("A man sleeps .", "A man is awake .")])
-        ['contradiction']
+        >>> model.predict([("A man sleeps .", "A man is awake .")])[0].label
+        'contradiction'
     """
 
     name = "nli"
-    metric = "accuracy"
     sizes = NliSizes
-    example = NliExample
+    light = False
+    baseline_name = ""  # the paper has others
+    classes = ("entailment", "neutral", "contradiction")
     takes = "a pair (premise, hypothesis) of texts or token lists"
 
-    def read(self, path: Path) -> list[NliExample]:
-        found = list(read_pairs(path))
+    def read(self, data: Any) -> list[ClassifyExample]:
+        """Read SNLI's JSON lines, or columns with the same names.
+
+        Tokens come from the bracketed parse where a line has one, else from our tokenizer.
+        """
+        found = []
+        for row in table(data):
+            label = row.text("gold_label")
+            if label == "-":
+                continue  # the annotators disagreed
+            if label not in self.classes:
+                names = ", ".join(self.classes)
+                raise row.error(f"the label '{shown(label, 30)}' is not one of {names}; correct it")
+            pair = _tokens(row, "sentence1"), _tokens(row, "sentence2")
+            found.append(ClassifyExample(pair, label, row.where))
         if not found:
-            raise InputError("there is no labelled pair; is this SNLI?", file=str(path))
+            raise InputError("there is no labelled pair; is this SNLI?", file=str(data))
         return found
 
-    def texts(self, example: NliExample) -> Sequence[Sequence[str]]:
-        return (example.premise, example.hypothesis)
-
-    def find_labels(self, examples: Sequence[NliExample]) -> dict[str, Any]:
-        return {"classes": list(LABELS)}
-
-    def check_labels(self, examples: Sequence[NliExample]) -> None:
-        if any(example.label not in LABELS for example in examples):
-            raise InputError(f"an example has no label; use one of {', '.join(LABELS)}")
-
-    def build(self, features: TokenFeatures) -> Network:
-        return _Esim(features, self.recipe.model, len(LABELS))
-
-    def loss(self, examples: Sequence[NliExample]) -> Tensor:
-        scores = self._scores(examples)
-        labels = [LABELS.index(str(example.label)) for example in examples]
-        return nn.functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
-
-    def guess(self, examples: Sequence[NliExample]) -> list[str]:
-        return [LABELS[int(label)] for label in self._scores(examples).argmax(1)]
-
-    def _scores(self, examples: Sequence[NliExample]) -> Tensor:
-        premises = self.index.batch([example.premise for example in examples])
-        hypotheses = self.index.batch([example.hypothesis for example in examples])
-        scores: Tensor = self.network(premises, hypotheses)
-        return scores
-
-    def measure(self, examples: Sequence[NliExample], found: Sequence[str]) -> Report:
-        metrics, rows = class_scores([str(e.label) for e in examples], found, LABELS)
-        return Report(name=self.name, metrics=metrics, tables={"classes": rows})
-
-    def parse(self, item: Sequence[Any]) -> NliExample:
+    def parse(self, item: Any) -> ClassifyExample:
         if isinstance(item, str):
             raise TypeError(item)
         premise, hypothesis = map(self.split, item)
-        return NliExample(premise, hypothesis)
+        return ClassifyExample((premise, hypothesis))
+
+    def length(self, example: ClassifyExample) -> int:
+        return max(map(len, example.sentences))
+
+    def build(self, features: TokenFeatures) -> Network:
+        return _Esim(features, self.recipe.model, len(self.classes))
+
+    def _scores(self, examples: Sequence[ClassifyExample]) -> Tensor:
+        pairs = [example.sentences for example in examples]
+        premises, hypotheses = (self.index.batch([pair[k] for pair in pairs]) for k in (0, 1))
+        scores: Tensor = self.network(premises, hypotheses)
+        return scores
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
         return split_pairs(lines, file, "premise TAB hypothesis")
 
-    def show(self, example: NliExample, found: str, *, colour: bool) -> str:
-        which = {"entailment": 1, "neutral": 4, "contradiction": 5}[found]
-        pair = " => ".join(
-            mark_spans(text, (), colour=False) for text in (example.premise, example.hypothesis)
-        )
-        return f"{paint(f'{found:>13}', which, colour=colour)}  {pair}"
+    def show(self, example: ClassifyExample, found: Classified, *, colour: bool) -> str:
+        return class_line(found, " => ".join(map(" ".join, example.sentences)), colour=colour)
 
-    def to_json(self, example: NliExample, found: str) -> dict[str, Any]:
-        return {
-            "premise": list(example.premise),
-            "hypothesis": list(example.hypothesis),
-            "label": found,
-        }
-
-
-def read_pairs(path: Path) -> Iterator[NliExample]:
-    """Read SNLI's JSON lines, or tab-separated columns with a header.
-
-    Tokens come from the bracketed parse where a line has one, else from our tokenizer.
-
-    Raises:
-        InputError: a line is neither, or has an unknown label.
-    """
-    for row in table(path):
-        label = row.text("gold_label")
-        if label == _NO_LABEL:
-            continue  # the annotators disagreed
-        if label not in LABELS:
-            raise row.error(
-                f"the label '{shown(label, 30)}' is not one of {', '.join(LABELS)}; correct it"
-            )
-        yield NliExample(_tokens(row, "sentence1"), _tokens(row, "sentence2"), label)
+    def to_json(self, example: ClassifyExample, found: Classified) -> dict[str, Any]:
+        premise, hypothesis = map(list, example.sentences)
+        return {"premise": premise, "hypothesis": hypothesis, **found.to_json()}
 
 
 def _tokens(row: TableRow, name: str) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ output is two ReLU layers with dropout, as in the paper, or McCann's maxout laye
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,6 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count, Whole
 from elmore.base.messages import shown
 from elmore.errors import InputError
-from elmore.report import Report
 from elmore.tasks.data.columns import unescape
 from elmore.tasks.encoders import (
     BiLstm,
@@ -28,14 +28,10 @@ from elmore.tasks.encoders import (
     masked_softmax,
 )
 from elmore.tasks.features import Network, TokenFeatures, Tokens
-from elmore.tasks.predictions import mark_spans, paint
+from elmore.tasks.own.classify import Classifier, ClassifyExample
 from elmore.tasks.recipe import LayerSizes
-from elmore.tasks.scores import class_scores
-from elmore.tasks.task import Task
 from elmore.text.reading import numbered_lines
 
-# By their labels, 0 to 4.
-_NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
 # Tokens of a phrase and its label.
 LabelledPhrase = tuple[tuple[str, ...], int]
 # Not \s, which takes the U+00A0 of "8 1/2" for a space.
@@ -43,11 +39,9 @@ _PART = re.compile(r"\(|\)|[^() \t\r]+")
 
 
 @dataclass(frozen=True)
-class SentimentExample:
+class SentimentExample(ClassifyExample):
     """A sentence or phrase, and its labelled phrases, which training may use too."""
 
-    tokens: tuple[str, ...]
-    label: int | None = None
     phrases: tuple[LabelledPhrase, ...] = ()
 
 
@@ -66,73 +60,52 @@ class SentimentSizes:
     phrases_from: Whole
 
 
-class Sentiment(Task[SentimentExample, int]):
-    """Rate how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
+class Sentiment(Classifier):
+    """Rate how a sentence feels about its subject, from very negative to very positive.
 
     Examples:
         >>> model = Sentiment(elmo, seed=0)
         >>> report = model.fit("train.txt", dev="dev.txt")
-        >>> model.predict(["A joy from start to end ."])
-        [4]
+        >>> model.predict(["A joy from start to end ."])[0].label
+        'very positive'
     """
 
     name = "sentiment"
-    metric = "accuracy"
     sizes = SentimentSizes
     example = SentimentExample
+    light = False
+    baseline_name = ""  # the paper has others
+    classes = ("very negative", "negative", "neutral", "positive", "very positive")  # 0 to 4
 
-    def read(self, path: Path) -> list[SentimentExample]:
-        found = [
-            SentimentExample(*phrases[0], phrases=tuple(phrases[1:]))
-            for phrases in read_trees(path)
+    def read(self, data: Any) -> list[ClassifyExample]:
+        if not isinstance(data, Path):
+            return super().read(data)
+        found: list[ClassifyExample] = [
+            dataclasses.replace(self._example(phrases[0]), phrases=tuple(phrases[1:]))
+            for phrases in read_trees(data)
         ]
         if not found:
-            raise InputError("there is no tree; is this a file of SST?", file=str(path))
+            raise InputError("there is no tree; is this a file of SST?", file=str(data))
         return found
 
-    def for_training(self, examples: list[SentimentExample]) -> list[SentimentExample]:
+    def _example(self, phrase: LabelledPhrase) -> SentimentExample:
+        tokens, label = phrase
+        return SentimentExample((tokens,), self.classes[label])
+
+    def parse(self, item: Any) -> SentimentExample:
+        return SentimentExample((self.split(item),))
+
+    def for_training(self, examples: list[ClassifyExample]) -> list[ClassifyExample]:
         """Add phrases, each text once; sentences stay, however short they are."""
         if shortest := self.recipe.model.phrases_from:
-            phrases = dict.fromkeys(p for e in examples for p in e.phrases if len(p[0]) >= shortest)
-            sentences = [SentimentExample(example.tokens, example.label) for example in examples]
-            examples = [*sentences, *(SentimentExample(*phrase) for phrase in phrases)]
+            known = [p for e in examples if isinstance(e, SentimentExample) for p in e.phrases]
+            phrases = dict.fromkeys(phrase for phrase in known if len(phrase[0]) >= shortest)
+            sentences = [SentimentExample(e.sentences, e.label, e.where) for e in examples]
+            examples = [*sentences, *map(self._example, phrases)]
         return super().for_training(examples)
 
-    def find_labels(self, examples: Sequence[SentimentExample]) -> dict[str, Any]:
-        return {"classes": list(_NAMES)}
-
-    def check_labels(self, examples: Sequence[SentimentExample]) -> None:
-        if any(example.label not in range(len(_NAMES)) for example in examples):
-            raise InputError("an example has no label from 0 to 4; add one")
-
     def build(self, features: TokenFeatures) -> Network:
-        return _Bcn(features, self.recipe.model, len(_NAMES))
-
-    def loss(self, examples: Sequence[SentimentExample]) -> Tensor:
-        scores = self._scores(examples)
-        labels = torch.tensor([example.label for example in examples], device=scores.device)
-        return nn.functional.cross_entropy(scores, labels)
-
-    def guess(self, examples: Sequence[SentimentExample]) -> list[int]:
-        labels: list[int] = self._scores(examples).argmax(1).tolist()
-        return labels
-
-    def _scores(self, examples: Sequence[SentimentExample]) -> Tensor:
-        scores: Tensor = self.network(self.index.batch([example.tokens for example in examples]))
-        return scores
-
-    def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Report:
-        right = [_NAMES[example.label or 0] for example in examples]
-        metrics, rows = class_scores(right, [_NAMES[label] for label in found], _NAMES)
-        return Report(name=self.name, metrics=metrics, tables={"classes": rows})
-
-    def show(self, example: SentimentExample, found: int, *, colour: bool) -> str:
-        colours = (5, 5, 4, 1, 1)
-        name = paint(f"{_NAMES[found]:>13}", colours[found], colour=colour)
-        return f"{name}  {mark_spans(example.tokens, (), colour=False)}"
-
-    def to_json(self, example: SentimentExample, found: int) -> dict[str, Any]:
-        return {"tokens": list(example.tokens), "label": found, "name": _NAMES[found]}
+        return _Bcn(features, self.recipe.model, len(self.classes))
 
 
 def read_trees(path: Path) -> Iterator[list[LabelledPhrase]]:
