@@ -163,7 +163,7 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=message):
             tagger(tmp_path / "model")
     facts.write_text(whole)
-    with pytest.raises(ConfigError, match="is a tagger; use"):
+    with pytest.raises(ConfigError, match=r"is a model for tag; use elmore\.tasks\.load"):
         classifier(tmp_path / "model")
     with pytest.raises(ConfigError, match="put the text in brackets"):
         tagger(tmp_path / "model").predict("Ada")
@@ -171,14 +171,19 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
         tagger(tmp_path / "model").predict({"text": ["Ada"]})
     with pytest.raises(ModelNotFound, match="'nothing' is not a trained model; use "):
         elmore.tagger("nothing")
-    trained("tag", tiny_elmo, tmp_path / "b", characters__filters="[[3, 4]]")
-    with pytest.raises(ConfigError, match="which needs torch"):
-        tagger(tmp_path / "b" / "model")
+
+
+def test_what_only_torch_computes_is_loaded_in_full(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    spelling = trained("tag", tiny_elmo, tmp_path, characters__filters="[[3, 4]]")
     plain = make("tag", schedule__steps="1")
     plain.fit([["a", "b"]], [["X", "Y"]])
     plain.save(tmp_path / "plain")
-    with pytest.raises(ConfigError, match="trained without ELMo"):
-        tagger(tmp_path / "plain")
+    for task, folder in ((spelling, tmp_path / "model"), (plain, tmp_path / "plain")):
+        found = tagger(folder)
+        assert isinstance(found, type(task))
+        assert found.predict(["Ada fell ."]) == task.predict(["Ada fell ."])
+        with pytest.raises(ConfigError, match="is not a tagger or classifier that was trained"):
+            load_all([str(folder)], Elmo.load() if folder.name == "plain" else tiny_elmo)
 
 
 def test_names_of_several_models(tiny_elmo: Elmo, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from elmore.published.catalog import bundled_model
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
-    from elmore.tasks.own.light import LightTagger
+    from elmore.tasks.predictions import TagPredictor
 
 # A pipeline uses one model, a comparison two or three; the largest published one takes 0.4 GB.
 _MAX_MODELS = 3
@@ -65,11 +65,12 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
     return elmo
 
 
-def tagger_once(name: str, threads: int | None) -> LightTagger:
+def tagger_once(name: str, threads: int | None) -> TagPredictor[Any]:
     """A trained tagger, kept like a model."""
     from elmore.tasks.own.light import tagger
 
-    found: LightTagger = _once((_identity(name), threads), lambda: tagger(name, threads=threads))
+    key = _identity(name), threads
+    found: TagPredictor[Any] = _once(key, lambda: tagger(name, threads=threads))
     return found
 
 

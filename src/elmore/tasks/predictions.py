@@ -309,6 +309,11 @@ class TagPredictor(Predictor[Example, Tagged]):
     labels: Mapping[str, Any]
 
     @property
+    def tags(self) -> list[str]:
+        """All tags that it tells apart."""
+        return list(self.labels["tags"])
+
+    @property
     def marks_spans(self) -> bool:
         """Whether its tags mark spans."""
         return bool(self.labels.get("kind") == "spans")
@@ -347,19 +352,36 @@ class TagPredictor(Predictor[Example, Tagged]):
         return "\n".join([*rows, ""])
 
 
-def class_line(found: Classified, text: str, *, colour: bool) -> str:
-    """The label, its probability and the start of the text."""
-    label, chances = found.label, found.probabilities
-    if isinstance(label, float):
-        named, chance = f"{label:10.3f}", ""
-    else:
-        names = (label,) if isinstance(label, str) else label
-        wide = max((len(name) for name in chances), default=0)
-        shown = printable(", ".join(names)) or "-"
-        named = paint(shown.rjust(wide), sum(map(ord, shown)), colour=colour)
-        chance = " ".join(f"{chances[name]:.2f}" for name in names if name in chances)
-    start = text if len(text) <= _START else f"{text[: _START - 1]}…"
-    return f"{named}  {chance:4}  {printable(start)}".rstrip()
+class ClassPredictor(Predictor[Example, Classified]):
+    """A trained classifier: how its labels are printed. `labels` are those of its task.json."""
+
+    labels: Mapping[str, Any]
+
+    @property
+    def classes(self) -> list[str]:
+        """All labels that it tells apart; none for a number."""
+        return list(self.labels.get("classes", ()))
+
+    @abstractmethod
+    def text_of(self, example: Example) -> str:
+        """What is printed of an example."""
+
+    def show(self, example: Example, found: Classified, *, colour: bool) -> str:
+        """The label, its probability and the start of the text."""
+        label, chances, text = found.label, found.probabilities, self.text_of(example)
+        if isinstance(label, float):
+            named, chance = f"{label:10.3f}", ""
+        else:
+            names = (label,) if isinstance(label, str) else label
+            wide = max((len(name) for name in chances), default=0)
+            shown = printable(", ".join(names)) or "-"
+            named = paint(shown.rjust(wide), sum(map(ord, shown)), colour=colour)
+            chance = " ".join(f"{chances[name]:.2f}" for name in names if name in chances)
+        start = text if len(text) <= _START else f"{text[: _START - 1]}…"
+        return f"{named}  {chance:4}  {printable(start)}".rstrip()
+
+    def to_json(self, example: Example, found: Classified) -> dict[str, Any]:
+        return {"text": self.text_of(example), **found.to_json()}
 
 
 def _width(text: str) -> int:

@@ -30,7 +30,13 @@ from elmore.tasks.data.labelled import (
 from elmore.tasks.features import Network, TokenFeatures
 from elmore.tasks.fitting import split_held_out
 from elmore.tasks.own.tag import LightNetwork
-from elmore.tasks.predictions import Classified, class_labels_fit, class_line, classified, cut_text
+from elmore.tasks.predictions import (
+    Classified,
+    ClassPredictor,
+    class_labels_fit,
+    classified,
+    cut_text,
+)
 from elmore.tasks.recipe import FEW, TaskRecipe
 from elmore.tasks.scores import class_scores, mistake_tables, set_scores
 from elmore.tasks.task import Task
@@ -69,7 +75,7 @@ class ClassifySizes:
     context: Literal["auto", "window", "lstm"]
 
 
-class Classifier(Task[ClassifyExample, Classified]):
+class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classified]):
     """Give each text a label, several labels, or a number.
 
     Examples:
@@ -88,7 +94,7 @@ class Classifier(Task[ClassifyExample, Classified]):
     light = True
     baseline_name = "TF-IDF and a linear model"
     # The labels, in the order of the network's outputs, where the data does not decide on them.
-    classes: ClassVar[tuple[str, ...]] = ()
+    fixed_classes: ClassVar[tuple[str, ...]] = ()
 
     # ------------------------------------------------------------------- data
 
@@ -119,14 +125,14 @@ class Classifier(Task[ClassifyExample, Classified]):
         return sum(map(len, example.sentences))
 
     def find_kind(self, examples: Sequence[ClassifyExample]) -> str:
-        if self.classes:
+        if self.fixed_classes:
             return "label"
         labels = [example.label for example in examples]
         return label_names(labels, self.separator, self.recipe.model.output)[0]
 
     def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
-        if self.classes:
-            return {"kind": "label", "classes": list(self.classes)}
+        if self.fixed_classes:
+            return {"kind": "label", "classes": list(self.fixed_classes)}
         kind = self.kind or self.find_kind(examples)
         _, names = label_names([e.label for e in examples], self.separator, kind)
         if kind == "number":
@@ -142,7 +148,7 @@ class Classifier(Task[ClassifyExample, Classified]):
 
     def labels_fit(self, labels: Mapping[str, Any]) -> bool:
         return class_labels_fit(labels) and (
-            not self.classes or labels["classes"] == list(self.classes)
+            not self.fixed_classes or labels["classes"] == list(self.fixed_classes)
         )
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:
@@ -173,7 +179,7 @@ class Classifier(Task[ClassifyExample, Classified]):
         self, examples: Sequence[ClassifyExample]
     ) -> tuple[list[ClassifyExample], list[ClassifyExample], str]:
         """Labels of the data are held out in proportion; numbers and sets of labels at random."""
-        if self.classes:
+        if self.fixed_classes:
             return super().hold_out(examples)
         if self.kind == "label":
             parts = split_held_out(examples, lambda e: str(e.label), seed=self.seed)
@@ -303,11 +309,8 @@ class Classifier(Task[ClassifyExample, Classified]):
 
     # ------------------------------------------------------------------- use
 
-    def show(self, example: ClassifyExample, found: Classified, *, colour: bool) -> str:
-        return class_line(found, " ".join(example.tokens), colour=colour)
-
-    def to_json(self, example: ClassifyExample, found: Classified) -> dict[str, Any]:
-        return {"text": " ".join(example.tokens), **found.to_json()}
+    def text_of(self, example: ClassifyExample) -> str:
+        return " ".join(example.tokens)
 
 
 def _start(example: ClassifyExample) -> str:

@@ -1,4 +1,4 @@
-"""Trained taggers and classifiers without torch: `elmore.tagger` and `elmore.classifier`.
+"""Trained taggers and classifiers without torch, and `elmore.tagger` and `elmore.classifier`.
 
 The arithmetic is that of `LightNetwork` in `tasks/own/tag.py`, with the biLM's kernel for the
 biLSTM; a test holds the two to each other.
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,24 @@ from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
 from elmore.tasks.data.tags import tagger_labels_fit
-from elmore.tasks.folder import TrainedTask, bilm_of, find_model, read_task, ready_models, word_rows
+from elmore.tasks.folder import (
+    TrainedTask,
+    bilm_of,
+    find_model,
+    load,
+    read_task,
+    ready_models,
+    word_rows,
+)
 from elmore.tasks.predictions import (
     Classified,
+    ClassPredictor,
     Prediction,
     Predictor,
     Steps,
     Tagged,
     TagPredictor,
     class_labels_fit,
-    class_line,
     classified,
     cut_text,
     softmax,
@@ -264,11 +272,6 @@ class LightTagger(TagPredictor[Text], Light[Tagged]):
     name = "tag"
     labels_fit = staticmethod(tagger_labels_fit)
 
-    @property
-    def tags(self) -> list[str]:
-        """All tags that it tells apart."""
-        return list(self.labels["tags"])
-
     @functools.cached_property
     def _steps(self) -> Steps | None:
         moves = self._network.transitions
@@ -286,16 +289,11 @@ class LightTagger(TagPredictor[Text], Light[Tagged]):
         return values[0]
 
 
-class LightClassifier(Light[Classified]):
+class LightClassifier(ClassPredictor[Text], Light[Classified]):
     """A trained classifier that needs no torch, made by `elmore.classifier`: `Classified`."""
 
     name = "classify"
     labels_fit = staticmethod(class_labels_fit)
-
-    @property
-    def classes(self) -> list[str]:
-        """All labels that it tells apart; none for a number."""
-        return list(self.labels.get("classes", ()))
 
     def split(self, text: str) -> tuple[tuple[str, ...], ...]:
         return cut_text(text, lambda part: self._split(part).tokens, self._max_tokens)
@@ -306,11 +304,8 @@ class LightClassifier(Light[Classified]):
     def join(self, values: Sequence[Array]) -> Classified:
         return classified(self._network.scores(np.concatenate(values)), self.labels)
 
-    def show(self, example: Text, found: Classified, *, colour: bool) -> str:
-        return class_line(found, as_text(example), colour=colour)
-
-    def to_json(self, example: Text, found: Classified) -> dict[str, Any]:
-        return {"text": as_text(example), **found.to_json()}
+    def text_of(self, example: Text) -> str:
+        return as_text(example)
 
 
 # --------------------------------------------------------------------- loading
@@ -319,24 +314,15 @@ _KINDS: Mapping[str, type[LightTagger | LightClassifier]] = {
     "tag": LightTagger,
     "classify": LightClassifier,
 }
-_Kind = TypeVar("_Kind", LightTagger, LightClassifier)
 
 
-def tagger(
-    model: str | Path = "pos",
-    *,
-    elmo: Elmo | None = None,
-    threads: int | None = None,
-    tokenizer: Tokenizer | None = None,
-) -> LightTagger:
-    """Load a trained tagger; it needs no torch.
+def tagger(model: str | Path = "pos", **options: Any) -> TagPredictor[Any]:
+    """Load a trained tagger; most need no torch, as `elmore.tasks.load` says.
 
     Args:
         model: "pos" or "chunk", which ship with elmore, the folder of a tagger that you trained,
             or `owner/name` on the Hugging Face hub.
-        elmo: the biLM, if the folder has none inside and it is not the included English one.
-        threads: processors to use; all by default.
-        tokenizer: how raw text is split, as in `Elmo.load`.
+        options: elmo, threads and tokenizer, as in `elmore.tasks.load`.
 
     Examples:
         >>> import elmore
@@ -344,51 +330,33 @@ def tagger(
         >>> [span.label for span in tagger.predict(["The old dog slept in the sun."])[0].spans]
         ['NP', 'VP', 'PP', 'NP']
     """
-    return _load(LightTagger, model, elmo, threads, tokenizer)
+    found = load(model, light=True, **options)
+    if not isinstance(found, TagPredictor):
+        raise _another(model, found)
+    return found
 
 
-def classifier(
-    model: str | Path = "sentiment",
-    *,
-    elmo: Elmo | None = None,
-    threads: int | None = None,
-    tokenizer: Tokenizer | None = None,
-) -> LightClassifier:
-    """Load a trained classifier; it needs no torch.
+def classifier(model: str | Path = "sentiment", **options: Any) -> ClassPredictor[Any]:
+    """Load a trained classifier; most need no torch, as `elmore.tasks.load` says.
 
     Args:
         model: "sentiment" or "sentiment-5", which ship with elmore, the folder of a classifier
             that you trained, or `owner/name` on the Hugging Face hub.
-        elmo: as in `tagger`, like the other arguments.
-        threads: processors to use.
-        tokenizer: how raw text is split.
+        options: elmo, threads and tokenizer, as in `elmore.tasks.load`.
 
     Examples:
         >>> import elmore
         >>> elmore.classifier("sentiment").classes
         ['negative', 'positive']
     """
-    return _load(LightClassifier, model, elmo, threads, tokenizer)
-
-
-def _load(
-    kind: type[_Kind],
-    model: str | Path,
-    elmo: Elmo | None,
-    threads: int | None,
-    tokenizer: Tokenizer | None,
-) -> _Kind:
-    content = read_task(find_model(model))
-    found = load_light(content, str(model), elmo=elmo, threads=threads, tokenizer=tokenizer)
-    if found is None:
-        raise ConfigError(
-            f"'{shown(model, 120)}' was trained without ELMo, reads characters or normalized "
-            "layers, or is another task; load it by elmore.tasks.load, which needs torch"
-        )
-    if not isinstance(found, kind):
-        other = "tagger" if kind is LightClassifier else "classifier"
-        raise ConfigError(f"'{shown(model, 120)}' is a {other}; use elmore.{other}")
+    found = load(model, light=True, **options)
+    if not isinstance(found, ClassPredictor):
+        raise _another(model, found)
     return found
+
+
+def _another(model: str | Path, found: Predictor[Any, Any]) -> ConfigError:
+    return ConfigError(f"'{shown(model, 120)}' is a model for {found.name}; use elmore.tasks.load")
 
 
 def load_light(

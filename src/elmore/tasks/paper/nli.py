@@ -29,7 +29,7 @@ from elmore.tasks.encoders import (
 )
 from elmore.tasks.features import Network, TokenFeatures, Tokens
 from elmore.tasks.own.classify import Classifier, ClassifyExample
-from elmore.tasks.predictions import Classified, class_line
+from elmore.tasks.predictions import Classified
 from elmore.text.records import split_columns
 from elmore.text.tokenizer import tokenize
 
@@ -59,7 +59,7 @@ class Nli(Classifier):
     sizes = NliSizes
     light = False
     baseline_name = ""  # the paper has others
-    classes = ("entailment", "neutral", "contradiction")
+    fixed_classes = ("entailment", "neutral", "contradiction")
     takes = "a pair (premise, hypothesis) of texts or token lists"
 
     def read(self, data: Any) -> list[ClassifyExample]:
@@ -72,8 +72,8 @@ class Nli(Classifier):
             label = row.text("gold_label")
             if label == "-":
                 continue  # the annotators disagreed
-            if label not in self.classes:
-                names = ", ".join(self.classes)
+            if label not in self.fixed_classes:
+                names = ", ".join(self.fixed_classes)
                 raise row.error(f"the label '{shown(label, 30)}' is not one of {names}; correct it")
             pair = _tokens(row, "sentence1"), _tokens(row, "sentence2")
             found.append(ClassifyExample(pair, label, row.where))
@@ -91,7 +91,7 @@ class Nli(Classifier):
         return max(map(len, example.sentences))
 
     def build(self, features: TokenFeatures) -> Network:
-        return _Esim(features, self.recipe.model, len(self.classes))
+        return _Esim(features, self.recipe.model, len(self.fixed_classes))
 
     def _scores(self, examples: Sequence[ClassifyExample]) -> Tensor:
         pairs = [example.sentences for example in examples]
@@ -102,8 +102,8 @@ class Nli(Classifier):
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
         return split_pairs(lines, file, "premise TAB hypothesis")
 
-    def show(self, example: ClassifyExample, found: Classified, *, colour: bool) -> str:
-        return class_line(found, " => ".join(map(" ".join, example.sentences)), colour=colour)
+    def text_of(self, example: ClassifyExample) -> str:
+        return " => ".join(map(" ".join, example.sentences))
 
     def to_json(self, example: ClassifyExample, found: Classified) -> dict[str, Any]:
         premise, hypothesis = map(list, example.sentences)

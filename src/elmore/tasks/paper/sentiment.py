@@ -75,7 +75,7 @@ class Sentiment(Classifier):
     example = SentimentExample
     light = False
     baseline_name = ""  # the paper has others
-    classes = ("very negative", "negative", "neutral", "positive", "very positive")  # 0 to 4
+    fixed_classes = ("very negative", "negative", "neutral", "positive", "very positive")  # 0 to 4
 
     def read(self, data: Any) -> list[ClassifyExample]:
         if not isinstance(data, Path):
@@ -90,7 +90,7 @@ class Sentiment(Classifier):
 
     def _example(self, phrase: LabelledPhrase) -> SentimentExample:
         tokens, label = phrase
-        return SentimentExample((tokens,), self.classes[label])
+        return SentimentExample((tokens,), self.fixed_classes[label])
 
     def parse(self, item: Any) -> SentimentExample:
         return SentimentExample((self.split(item),))
@@ -105,7 +105,7 @@ class Sentiment(Classifier):
         return super().for_training(examples)
 
     def build(self, features: TokenFeatures) -> Network:
-        return _Bcn(features, self.recipe.model, len(self.classes))
+        return _Bcn(features, self.recipe.model, len(self.fixed_classes))
 
 
 def read_trees(path: Path) -> Iterator[list[LabelledPhrase]]:
