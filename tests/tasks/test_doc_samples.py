@@ -20,5 +20,5 @@ def sample(name: str) -> str:
 def test_samples_can_be_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "sample").write_text(sample(name), encoding="utf-8")
     task = task_class(name)(None)
-    found = task.read(tmp_path / "sample")
+    found = task.examples(tmp_path / "sample")
     assert found == task.for_training(found) != []

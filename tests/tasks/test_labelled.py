@@ -251,7 +251,7 @@ BROKEN: list[tuple[str, str, str | bytes, str]] = [
     ("classify", ".jsonl", '["a", "x"]\n', ":1: a list, not an object"),
     ("classify", ".jsonl", '{"text": "a", "label": {}}\n', ":1: column 'label' holds an obj"),
     ("classify", ".jsonl", '{"text": null, "label": "x"}\n', ":1: column 'text' holds nothing"),
-    ("tag", ".conll", "", ": there is no sentence; is this a file of columns?"),
+    ("tag", ".conll", "", ": there is no example; is this a file of columns"),
     ("tag", ".conll", "Ada B-PER\nfell\n", ":2: 1 columns, expected 2; write a word"),
     ("tag", ".conll", "Ada X\nfell X\n", "there is only one tag, 'X' everywhere"),
     ("tag", ".conllu", "1\tAda\tPROPN\n", ":1: 3 columns, expected 10; separate CoNLL-U"),

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elmore.tasks.data.tags import FORBIDDEN
 from elmore.tasks.encoders import (
     AlternatingLstm,
     BiGru,
@@ -27,7 +26,7 @@ from elmore.tasks.encoders import (
 )
 from elmore.tasks.features import SpellingCnn, WordTable
 from elmore.tasks.paper.coref import SpanScorer, SpanVectors, distance_buckets, prune
-from elmore.tasks.predictions import Steps, best_path, steps_of
+from elmore.tasks.predictions import FORBIDDEN, Steps, best_path, steps_of
 from elmore.tasks.recipe import CharactersRecipe
 
 LENGTHS = torch.tensor([3, 0, 5, 1])

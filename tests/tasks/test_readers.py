@@ -17,7 +17,7 @@ from small_tasks import NAMES, task_class, write_data
 from elmore.errors import InputError
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.labelled import read_columns
-from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tag_rules, tags_from_spans
+from elmore.tasks.data.tags import Span, may_follow, spans_from_tags, tag_names, tags_from_spans
 from elmore.tasks.own.classify import ClassifyExample
 from elmore.tasks.paper.qa import split_paragraph
 from elmore.tasks.paper.sentiment import read_trees
@@ -30,12 +30,12 @@ needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder with task 
 def test_compressed_files_read_the_same(name: str, tmp_path: Path) -> None:
     plain = write_data(name, tmp_path)
     task = task_class(name)(None)
-    expected = task.read(plain)
+    expected = task.examples(plain)
     assert len(expected) == 8
     for pack in (gzip.compress, bz2.compress, lzma.compress):
         compressed = tmp_path / "compressed"
         compressed.write_bytes(pack(plain.read_bytes()))
-        assert task.read(compressed) == expected
+        assert task.examples(compressed) == expected
     assert task.examples([plain, plain]) == [*expected, *expected]
 
 
@@ -61,26 +61,20 @@ def test_tags_and_back(scheme: Any) -> None:
     assert spans_from_tags(tags) == tuple(SPANS)
     names = tag_names(["A", "B"], scheme)
     assert set(tags) <= set(names)
-    allowed, first, last = tag_rules(names, scheme)
-    ids = [names.index(tag) for tag in tags]
-    assert first[ids[0]]
-    assert last[ids[-1]]
-    assert all(allowed[a][b] for a, b in itertools.pairwise(ids))
+    assert all(may_follow(b, a, scheme) for a, b in itertools.pairwise(["O", *tags, "O"]))
 
 
 def test_what_bioul_forbids() -> None:
     names = tag_names(["A", "B"], "BIOUL")
-    allowed, first, last = tag_rules(names, "BIOUL")
 
     def may(a: str, b: str) -> bool:
-        return allowed[names.index(a)][names.index(b)]
+        return may_follow(b, a, "BIOUL")
 
     for after in ("O", "L-A", "U-B"):
         assert [may(after, name) for name in names] == [name[0] in "OBU" for name in names]
     for after in ("B-A", "I-A"):
         assert {name for name in names if may(after, name)} == {"I-A", "L-A"}
-    assert first == [name[0] in "OBU" for name in names]
-    assert last == [name[0] in "OLU" for name in names]
+    assert [may(name, "O") for name in names] == [name[0] in "OLU" for name in names]
 
 
 def test_trees_give_all_phrases_with_their_escapes_undone(tmp_path: Path) -> None:
@@ -109,7 +103,7 @@ def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
     assert next(read_trees(path))[0] == ((word, "joys"), 3)
     pair = {"sentence1": "x", "sentence2": "x", "gold_label": "neutral"}
     path.write_text(json.dumps({**pair, "sentence1_binary_parse": f"( {word} joys )"}))
-    assert task_class("nli")(None).read(path)[0].sentences[0] == (word, "joys")
+    assert task_class("nli")(None).examples(path)[0].sentences[0] == (word, "joys")
 
 
 def test_a_document_ends_a_sentence(tmp_path: Path) -> None:
@@ -124,7 +118,7 @@ def test_pairs_from_json_parse_and_columns(tmp_path: Path) -> None:
     unsure = {**line, "gold_label": "-"}
     parsed = {**line, "sentence1_binary_parse": "( ( It ( is n't ) ) -LRB- )"}
     path.write_text("".join(json.dumps(x) + "\n" for x in (line, unsure, parsed)))
-    read = task_class("nli")(None).read
+    read = task_class("nli")(None).examples
     first, second = read(path)
     assert first == ClassifyExample((("It", "is", "n't", "so", "."), ("No",)), "neutral")
     assert second.sentences[0] == ("It", "is", "n't", "(")
@@ -154,7 +148,7 @@ def test_answers_that_are_not_there_are_not_learned_but_scored(tmp_path: Path) -
     path = tmp_path / "q.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "In Paris.", "qas": qas}]}]}))
     task = task_class("qa")(None)
-    examples = task.read(path)
+    examples = task.examples(path)
     assert [example.span for example in examples] == [None, None, (1, 1)]
     assert [example.id for example in task.for_training(examples)] == ["3"]
     metrics = task.measure(examples, ["Paris"] * 3).metrics
@@ -185,7 +179,7 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
     ("name", "text", "message"),
     [
         ("ner", "a O\n\nb X O\n", ":3: 3 columns, expected 2"),
-        ("ner", "\n\n", "there is no sentence"),
+        ("ner", "\n\n", "there is no example"),
         ("sentiment", "(3 (2 a) (2 b)\n", ":1: a bracket does not close"),
         ("sentiment", "(3 a)\n(5 b)\n", ":2: the label '5'"),
         ("sentiment", "(3 a) (2 b)\n", ":1: there is a second tree"),
@@ -201,12 +195,12 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("srl", row("a", "(A*", "-") + row("b", "(B*))", "-"), ":2: '(B*))' is not a bracket"),
         ("srl", row("a", "(A*", "-") + row("b", "(B*)", "-"), ":2: (B opens inside (A"),
         ("srl", row("a", "(A*)", "-"), ":1: predicate 1 has neither"),
-        ("srl", row("a", "-"), "there is no predicate"),
+        ("srl", "", "there is no example; is this CoNLL-2012?"),
         ("coref", row("a", "(1"), ":1: (1 does not close"),
         ("coref", row("a", "1)"), ":1: 1) closes but"),
         ("coref", row("a", "x"), ":1: 'x' is not a cluster"),
         ("coref", row("a", f"({'9' * 5000})"), "999)' is not a cluster"),
-        ("coref", "", "there is no document"),
+        ("coref", "", "there is no example; is this CoNLL-2012?"),
         ("qa", "{", "not valid JSON"),
         ("qa", "{}", "Object missing required field `data`"),
         ("qa", '{"data": [{}]}', "missing required field `paragraphs` - at `$.data[0]`"),
@@ -216,14 +210,14 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
             SQUAD % '{"id": 1}',
             "got `int` - at `$.data[0].paragraphs[0].qas[0].id`",
         ),
-        ("qa", SQUAD % "", "there is no question"),
+        ("qa", SQUAD % "", "there is no example"),
     ],
 )
 def test_broken_files_say_where(name: str, text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "broken"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        task_class(name)(None).read(path)
+        task_class(name)(None).examples(path)
     assert message in str(caught.value)
     assert "broken" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -251,6 +245,6 @@ def test_published_counts(name: str, file: str, n_examples: int, count: Any) -> 
         "qa": 11_877,
         "coref": 3818,
     }
-    examples = task_class(name)(None).read(DATA / file)
+    examples = task_class(name)(None).examples(DATA / file)
     assert len(examples) == n_examples
     assert sum(count(example) for example in examples) == totals[name]

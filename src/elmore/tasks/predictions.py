@@ -19,13 +19,12 @@ from elmore.base.messages import printable
 from elmore.embedding.inputs import check_listed
 from elmore.errors import ConfigError
 from elmore.tasks.data.tags import (
-    FORBIDDEN,
     Scheme,
     Span,
     are_names,
+    may_follow,
     spans_from_tags,
     split_tags,
-    tag_rules,
     tags_from_spans,
 )
 from elmore.text.splitter import split_sentences
@@ -34,6 +33,8 @@ Array = NDArray[np.float32]
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
 
+# What a forbidden step costs: any path without one is better, and sums of it stay finite.
+FORBIDDEN = -1e4
 # Distinct on dark and on light ground; a label keeps its colour within a line.
 _COLOURS = (34, 32, 35, 36, 33, 31)
 # Characters of a text that are shown after its label.
@@ -175,12 +176,13 @@ class Steps:
 
 def steps_of(tags: Sequence[str], scheme: Scheme, transitions: Array | None = None) -> Steps:
     """What a scheme forbids, and the learned scores of steps, (tags, tags), if there are any."""
-    between, first, last = (
-        np.where(np.array(mask, bool), 0.0, FORBIDDEN).astype(np.float32)
-        for mask in tag_rules(tags, scheme)
-    )
+
+    def cost(before: Sequence[str], after: Sequence[str]) -> Array:
+        allowed = [[may_follow(b, a, scheme) for b in after] for a in before]
+        return np.where(np.array(allowed, bool), 0.0, FORBIDDEN).astype(np.float32)
+
     learned = 0.0 if transitions is None else np.asarray(transitions, np.float32)
-    return Steps(learned + between, first, last)
+    return Steps(learned + cost(tags, tags), cost("O", tags)[0], cost(tags, "O")[:, 0])
 
 
 def tagged(

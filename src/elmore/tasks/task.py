@@ -86,6 +86,7 @@ class Task(Predictor[Example, Prediction]):
     baseline_name: ClassVar[str] = ""  # what its baseline is, if it has one
     left_out: ClassVar[str] = "longer than data.max_length"  # what is not learned from
     takes: ClassVar[str] = "a text or its tokens"  # what one item is that it predicts on
+    reads: ClassVar[str]  # the format of its files
     tokenizer: Tokenizer | None = None  # how raw text is split; None as `elmo` does
     index: TokenIndex  # once there is a network
 
@@ -143,7 +144,7 @@ class Task(Predictor[Example, Prediction]):
     # ------------------------------------------------------------------- what a task supplies
 
     @abstractmethod
-    def read(self, data: Any) -> list[Example]:
+    def read(self, data: Any) -> Iterable[Example]:
         """Read labelled examples from a file, and of `tables` from any kind of table."""
 
     @abstractmethod
@@ -459,16 +460,19 @@ class Task(Predictor[Example, Prediction]):
                 raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
             return self.from_lists(x, y)
         if isinstance(data, str | Path):
-            return self.read(Path(data))
+            found = list(self.read(Path(data)))
+            if not found:
+                raise InputError(f"there is no example; is this {self.reads}?", file=str(data))
+            return found
         if self.tables:
             named = hasattr(data, "columns") or hasattr(data, "column_names")
             if named or isinstance(data, Mapping):
-                return self.read(data)
+                return list(self.read(data))
             pair = isinstance(data, tuple) and len(data) == 2
             if pair and not isinstance(data[0], (str, Path, self.example)):
                 return self.examples(*data)
         if all(isinstance(item, str | Path) for item in data):
-            return [example for path in data for example in self.read(Path(path))]
+            return [example for path in data for example in self.examples(path)]
         for item in data:
             if not isinstance(item, self.example):
                 raise ConfigError(

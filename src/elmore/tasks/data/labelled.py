@@ -225,8 +225,6 @@ def read_columns(path: Path, label: str | None = None) -> list[TagExample]:
             raise InputError(f"there is no column {label}", file=str(path), line=start)
         tags = tuple(row[-1 if label is None else int(label) - 1] for row in rows)
         found.append(TagExample(tuple(row[0] for row in rows), tags, f"{path}:{start}"))
-    if not found:
-        raise InputError("there is no sentence; is this a file of columns?", file=str(path))
     return found
 
 

@@ -8,8 +8,6 @@ from typing import Any, Literal, NamedTuple
 Scheme = Literal["IOB2", "BIOUL"]
 # Tags that always begin a span, and tags that always end one, in any of the schemes.
 _BEGIN, _END = "BSU", "ELSU"
-# What a forbidden step costs: any path without one is better, and sums of it stay finite.
-FORBIDDEN = -1e4
 # Between the parts of a tag that is read from two columns, such as PROPN+NNP.
 JOINT = "+"
 
@@ -75,27 +73,17 @@ def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
     return ["O", *(f"{kind}-{label}" for label in sorted(set(labels)) for kind in kinds)]
 
 
-def tag_rules(
-    tags: Sequence[str], scheme: Scheme
-) -> tuple[list[list[bool]], list[bool], list[bool]]:
-    """Which tag may follow which, (from, to), come first, and come last in a scheme.
+def may_follow(after: str, before: str, scheme: Scheme) -> bool:
+    """Whether a tag may come after another; O stands before the first and after the last.
 
-    Tags that obey it always read back as themselves.
+    Tags that obey this always read back as themselves.
     """
-
-    def may_follow(after: str, before: str) -> bool:
-        same = before[2:] == after[2:] and before != "O"
-        if scheme == "IOB2":
-            return after[0] in "OB" or (same and before[0] in "BI")
-        if before[0] in "BI":
-            return same and after[0] in "IL"
-        return after[0] in "OBU"
-
-    return (
-        [[may_follow(after, before) for after in tags] for before in tags],
-        [tag[0] in "OBU" for tag in tags],
-        [scheme == "IOB2" or tag[0] in "OLU" for tag in tags],
-    )
+    same = before[2:] == after[2:] and before != "O"
+    if scheme == "IOB2":
+        return after[0] in "OB" or same
+    if before[0] in "BI":
+        return same and after[0] in "IL"
+    return after[0] in "OBU"
 
 
 def are_names(value: Any) -> bool:

@@ -92,13 +92,14 @@ class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classifi
     example: ClassVar[type] = ClassifyExample
     tables = True
     light = True
+    reads = "a table"
     baseline_name = "TF-IDF and a linear model"
     # The labels, in the order of the network's outputs, where the data does not decide on them.
     fixed_classes: ClassVar[tuple[str, ...]] = ()
 
     # ------------------------------------------------------------------- data
 
-    def read(self, data: Any) -> list[ClassifyExample]:
+    def read(self, data: Any) -> Iterable[ClassifyExample]:
         return self._examples(read_texts(data, **self.columns))
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[ClassifyExample]:

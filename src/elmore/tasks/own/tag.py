@@ -78,6 +78,7 @@ class Tagger(TagPredictor[TagExample], Task[TagExample, Tagged]):
     example = TagExample
     tables = True
     light = True
+    reads = "a file of columns, or a table"
     baseline_name = "the most frequent tag of each word"
 
     # ------------------------------------------------------------------- data

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from elmore.base.json import BelowOne, Count, Positive
 from elmore.base.optional import require
-from elmore.errors import InputError
 from elmore.report import Report, Row
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.tags import Span
@@ -76,10 +75,10 @@ class Coref(Task[CorefExample, Clusters]):
     metric = "f1"
     sizes = CorefSizes
     example = CorefExample
+    reads = "CoNLL-2012"
     takes = "a document as one text, or its sentences as token lists"
 
-    def read(self, path: Path) -> list[CorefExample]:
-        found = []
+    def read(self, path: Path) -> Iterator[CorefExample]:
         for document in read_documents(path):
             clusters: dict[str, list[Place]] = {}
             offset = 0
@@ -87,16 +86,11 @@ class Coref(Task[CorefExample, Clusters]):
                 for cluster, first, last in sentence.mentions:
                     clusters.setdefault(cluster, []).append((offset + first, offset + last))
                 offset += len(sentence.tokens)
-            found.append(
-                CorefExample(
-                    tuple(sentence.tokens for sentence in document),
-                    tuple(sentence.speaker for sentence in document),
-                    tuple(tuple(sorted(set(places))) for places in clusters.values()),
-                )
+            yield CorefExample(
+                tuple(sentence.tokens for sentence in document),
+                tuple(sentence.speaker for sentence in document),
+                tuple(tuple(sorted(set(places))) for places in clusters.values()),
             )
-        if not found:
-            raise InputError("there is no document; is this CoNLL-2012?", file=str(path))
-        return found
 
     def texts(self, example: CorefExample) -> Sequence[Sequence[str]]:
         return example.sentences
@@ -430,8 +424,8 @@ def candidate_spans(lengths: Tensor, max_width: int) -> tuple[Tensor, Tensor]:
 
 def distance_buckets(distance: Tensor) -> Tensor:
     """Sort distances from 1 on into 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+ (numbers 1 to 9)."""
-    logs = torch.floor(torch.log2(distance.clamp(min=1).float())).long() + 3
-    return torch.where(distance <= 4, distance, logs).clamp(0, 9)
+    starts = torch.tensor([1, 2, 3, 4, 5, 8, 16, 32, 64], device=distance.device)
+    return torch.bucketize(distance, starts, right=True)
 
 
 def prune(scores: list[float], first: list[int], last: list[int], n_kept: int) -> list[int]:

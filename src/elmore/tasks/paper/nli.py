@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from elmore.base.json import BelowOne, Count
 from elmore.base.messages import shown
-from elmore.errors import InputError
 from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
 from elmore.tasks.encoders import (
@@ -58,16 +57,16 @@ class Nli(Classifier):
     name = "nli"
     sizes = NliSizes
     light = False
+    reads = "SNLI"
     baseline_name = ""  # the paper has others
     fixed_classes = ("entailment", "neutral", "contradiction")
     takes = "a pair (premise, hypothesis) of texts or token lists"
 
-    def read(self, data: Any) -> list[ClassifyExample]:
+    def read(self, data: Any) -> Iterator[ClassifyExample]:
         """Read SNLI's JSON lines, or columns with the same names.
 
         Tokens come from the bracketed parse where a line has one, else from our tokenizer.
         """
-        found = []
         for row in table(data):
             label = row.text("gold_label")
             if label == "-":
@@ -76,10 +75,7 @@ class Nli(Classifier):
                 names = ", ".join(self.fixed_classes)
                 raise row.error(f"the label '{shown(label, 30)}' is not one of {names}; correct it")
             pair = _tokens(row, "sentence1"), _tokens(row, "sentence2")
-            found.append(ClassifyExample(pair, label, row.where))
-        if not found:
-            raise InputError("there is no labelled pair; is this SNLI?", file=str(data))
-        return found
+            yield ClassifyExample(pair, label, row.where)
 
     def parse(self, item: Any) -> ClassifyExample:
         if isinstance(item, str):

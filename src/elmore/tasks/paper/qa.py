@@ -6,6 +6,7 @@ offsets. A question whose answer is not in the paragraph is scored, but not lear
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import string
@@ -54,15 +55,13 @@ class Paragraph:
     """A text and its tokens with their places in it."""
 
     text: str  # as it was written
-    tokens: tuple[str, ...]  # of all its sentences
+    sentences: tuple[tuple[str, ...], ...]  # their tokens
     places: tuple[tuple[int, int], ...]  # first character of each token, and the one after its last
-    sizes: tuple[int, ...]  # tokens of each sentence
 
-    @property
-    def sentences(self) -> list[tuple[str, ...]]:
-        """The tokens, sentence by sentence."""
-        ends = itertools.accumulate(self.sizes)
-        return [self.tokens[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
+    @functools.cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """Those of all sentences."""
+        return tuple(itertools.chain(*self.sentences))
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
         """First and last token that overlap characters start to end, or None."""
@@ -108,14 +107,12 @@ class Qa(Task[QaExample, str]):
     metric = "f1"
     sizes = QaSizes
     example = QaExample
+    reads = "SQuAD 1.1"
     takes = "a pair (question, paragraph) of texts"
     left_out = "longer than data.max_length or without an answer at its place in the text"
 
-    def read(self, path: Path) -> list[QaExample]:
-        found = list(read_squad(path))
-        if not found:
-            raise InputError("there is no question; is this SQuAD 1.1?", file=str(path))
-        return found
+    def read(self, path: Path) -> Iterator[QaExample]:
+        return read_squad(path)
 
     def for_training(self, examples: list[QaExample]) -> list[QaExample]:
         """Leave out questions whose answer is not where the file says."""
@@ -165,8 +162,8 @@ class Qa(Task[QaExample, str]):
         start, end = self.network(paragraphs, questions)
         return start, end, paragraphs.lengths
 
-    def _parts(self, paragraph: Paragraph) -> list[tuple[str, ...]]:
-        return paragraph.sentences if self.recipe.model.by_sentence else [paragraph.tokens]
+    def _parts(self, paragraph: Paragraph) -> tuple[tuple[str, ...], ...]:
+        return paragraph.sentences if self.recipe.model.by_sentence else (paragraph.tokens,)
 
     def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Report:
         without = sum(not example.answers for example in examples)
@@ -195,15 +192,13 @@ class Qa(Task[QaExample, str]):
 
 def split_paragraph(text: str, convention: Convention = "ptb") -> Paragraph:
     """Tokenize running text sentence by sentence, with places in the complete text."""
-    tokens: list[str] = []
+    sentences: list[tuple[str, ...]] = []
     places: list[tuple[int, int]] = []
-    sizes: list[int] = []
     for start, end in sentence_spans(text):
         sentence = tokenize(text[start:end], convention)
-        tokens += sentence.tokens
-        sizes.append(len(sentence.tokens))
+        sentences.append(sentence.tokens)
         places += [(start + a, start + b) for a, b in sentence.spans or ()]
-    return Paragraph(text, tuple(tokens), tuple(places), tuple(sizes))
+    return Paragraph(text, tuple(sentences), tuple(places))
 
 
 class _Answer(msgspec.Struct):

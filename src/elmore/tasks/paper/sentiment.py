@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -74,19 +74,17 @@ class Sentiment(Classifier):
     sizes = SentimentSizes
     example = SentimentExample
     light = False
+    reads = "the Stanford Sentiment Treebank"
     baseline_name = ""  # the paper has others
     fixed_classes = ("very negative", "negative", "neutral", "positive", "very positive")  # 0 to 4
 
-    def read(self, data: Any) -> list[ClassifyExample]:
+    def read(self, data: Any) -> Iterable[ClassifyExample]:
         if not isinstance(data, Path):
             return super().read(data)
-        found: list[ClassifyExample] = [
+        return (
             dataclasses.replace(self._example(phrases[0]), phrases=tuple(phrases[1:]))
             for phrases in read_trees(data)
-        ]
-        if not found:
-            raise InputError("there is no tree; is this a file of SST?", file=str(data))
-        return found
+        )
 
     def _example(self, phrase: LabelledPhrase) -> SentimentExample:
         tokens, label = phrase

@@ -17,7 +17,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from elmore.base.json import BelowOne, Count
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.report import Report, Row
 from elmore.tasks.data.columns import Predicate, read_documents
@@ -81,17 +81,14 @@ class Srl(Task[SrlExample, Frames]):
     metric = "f1"
     sizes = SrlSizes
     example = SrlExample
+    reads = "CoNLL-2012"
+    left_out = "longer than data.max_length or without a predicate"
     takes = "a sentence, its tokens, or (tokens, [places of predicates])"
 
-    def read(self, path: Path) -> list[SrlExample]:
-        found = [
-            SrlExample(sentence.tokens, sentence.predicates)
-            for document in read_documents(path)
-            for sentence in document
-        ]
-        if not any(example.predicates for example in found):
-            raise InputError("there is no predicate; is this CoNLL-2012?", file=str(path))
-        return found
+    def read(self, path: Path) -> Iterator[SrlExample]:
+        for document in read_documents(path):
+            for sentence in document:
+                yield SrlExample(sentence.tokens, sentence.predicates)
 
     def for_training(self, examples: list[SrlExample]) -> list[SrlExample]:
         """Leave out sentences without a predicate: there is nothing to learn in them."""
