@@ -454,20 +454,18 @@ def with_test(trained: Report, tested: Report) -> Report:
 
 
 def over_seeds(reports: Mapping[int, Report]) -> Report:
-    """Sum up the reports of the same training with several seeds.
+    """Sum up the reports of the same training with two seeds or more.
 
     Metrics are means; `NAME sd` next to each is the standard deviation of a sample (n - 1), and
     the table has every seed.
     """
     first = next(iter(reports.values()))
+    values = {name: [report.metrics[name] for report in reports.values()] for name in first.metrics}
+    means = {name: statistics.fmean(numbers) for name, numbers in values.items()}
+    sds = {name: statistics.stdev(numbers) for name, numbers in values.items()}
     rows: list[Row] = [{"seed": seed, **report.metrics} for seed, report in reports.items()]
-    metrics: dict[str, float] = {}
-    for name in first.metrics:
-        values = [report.metrics[name] for report in reports.values()]
-        metrics[name] = statistics.fmean(values)
-        metrics[f"{name} sd"] = statistics.stdev(values) if len(values) > 1 else 0.0
-    rows.append({"seed": "mean", **{name: metrics[name] for name in first.metrics}})
-    rows.append({"seed": "sd", **{name: metrics[f"{name} sd"] for name in first.metrics}})
+    rows += [{"seed": "mean", **means}, {"seed": "sd", **sds}]
+    metrics = {k: v for n in means for k, v in ((n, means[n]), (f"{n} sd", sds[n]))}
     curves: dict[Any, list[Any]] = {}
     notes: dict[str, list[str]] = {}  # with the seeds that have them
     for seed, report in reports.items():

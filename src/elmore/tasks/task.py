@@ -168,8 +168,8 @@ class Task(Predictor[Example, Prediction]):
         return (example.tokens,)  # type: ignore[attr-defined]  # of the examples of such tasks
 
     def length(self, example: Example) -> int:
-        """The length by which examples are batched: by default of the longest text."""
-        return max((len(tokens) for tokens in self.texts(example)), default=0)
+        """The length by which examples are batched: by default of all texts together."""
+        return sum(map(len, self.texts(example)))
 
     def parse(self, item: Any) -> Example:
         """An unlabelled example from what `predict` takes: by default a text, or its tokens.

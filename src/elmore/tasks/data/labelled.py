@@ -74,12 +74,16 @@ class TableRow:
         """The first columns, for messages."""
         return ", ".join(f"'{shown(name, 30)}'" for name in list(self.cells)[:8])
 
-    def text(self, column: str, *, empty: bool = False) -> str:
-        """A cell with a text, which may be `empty` or not."""
-        value = self.cells.get(column)
+    def check(self, column: str) -> str:
+        """A column that must be there."""
         if column not in self.cells:
             problem = f"there is no column '{shown(column, 40)}'; the columns are {self.names()}"
             raise self.error(problem)
+        return column
+
+    def text(self, column: str, *, empty: bool = False) -> str:
+        """A cell with a text, which may be `empty` or not."""
+        value = self.cells[self.check(column)]
         if not isinstance(value, str):
             raise self.error(f"holds {_kind(value)}, not a text", column)
         if not value.strip() and not empty:
@@ -140,23 +144,18 @@ def _content(row: TableRow, column: str) -> Text:
 def _read_folder(path: Path) -> list[LabelledText]:
     """Read one folder of text files per label."""
     found: list[LabelledText] = []
-    for folder in (place for place in _visible(path) if place.is_dir()):
-        for file in (place for place in _visible(folder) if place.is_file()):
-            text = "\n".join(line for _, line in numbered_lines(file))
-            if not text.strip():
-                raise InputError("the file is empty; delete it", file=str(file))
-            found.append(LabelledText(text, folder.name, str(file)))
+    # Without what systems and editors put there, such as .DS_Store.
+    for file in sorted(file for file in path.glob("[!.]*/[!.]*") if file.is_file()):
+        text = "\n".join(line for _, line in numbered_lines(file))
+        if not text.strip():
+            raise InputError("the file is empty; delete it", file=str(file))
+        found.append(LabelledText(text, file.parent.name, str(file)))
     if not found:
         raise InputError(
             "there is no text; make one folder per label, with one text file per example",
             file=str(path),
         )
     return found
-
-
-def _visible(path: Path) -> list[Path]:
-    """What is in a folder, without what systems and editors put there, such as .DS_Store."""
-    return sorted(place for place in path.iterdir() if not place.name.startswith("."))
 
 
 # --------------------------------------------------------------------- tokens with tags
@@ -373,15 +372,13 @@ def _find(
 ) -> str:
     """The column of a role: the chosen one, one with a usual name, or the only one left."""
     if chosen is not None:
-        if chosen in row.cells:
-            return chosen
-        raise row.error(f"there is no column '{shown(chosen, 40)}'; the columns are {row.names()}")
+        return row.check(chosen)
     names = {name.lower(): name for name in row.cells if name != other}
     found = next((names[name] for name in usual if name in names), None)
     if found is None and other is not None and len(names) == 1:
         (found,) = names.values()
     if found is None:
-        flag = "text" if role in ("text", "token", "tokens") else "label"
+        flag = "label" if other is not None else "text"
         raise row.error(
             f"no column is called {usual[0]}; the columns are {row.names()}: name the one of the "
             f"{role} ({flag}=, --{flag})"

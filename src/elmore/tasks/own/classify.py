@@ -122,9 +122,6 @@ class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classifi
     def texts(self, example: ClassifyExample) -> Sequence[Sequence[str]]:
         return example.sentences
 
-    def length(self, example: ClassifyExample) -> int:
-        return sum(map(len, example.sentences))
-
     def find_kind(self, examples: Sequence[ClassifyExample]) -> str:
         if self.fixed_classes:
             return "label"
@@ -282,8 +279,17 @@ class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classifi
         def part(name: str) -> Any:
             return require(f"sklearn.{name}", "tasks", "the baseline")
 
-        kind = self.labels["kind"]
-        model = part("linear_model").LogisticRegression(C=10.0, max_iter=1000)
+        kind, linear = self.labels["kind"], part("linear_model")
+        labels = part("preprocessing").MultiLabelBinarizer(classes=self.labels.get("classes"))
+        y: Any
+        model = linear.LogisticRegression(C=10.0, max_iter=1000)
+        if kind == "number":
+            model, y = linear.Ridge(), [_number(e) for e in train]
+        elif kind == "label":
+            y = [self._names(e)[0] for e in train]
+        else:
+            model = part("multiclass").OneVsRestClassifier(model)
+            y = labels.fit_transform([self._names(e) for e in train])
         vectors = part("feature_extraction.text").TfidfVectorizer(
             preprocessor=lambda tokens: [token.lower() for token in tokens],
             tokenizer=list,
@@ -292,19 +298,10 @@ class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classifi
             sublinear_tf=True,
             max_features=200_000,
         )
-        x = vectors.fit_transform([example.tokens for example in train])
-        later = vectors.transform([example.tokens for example in held_out])
-        guessed: Iterable[Any]
-        if kind == "number":
-            model = part("linear_model").Ridge()
-            guessed = map(float, model.fit(x, [_number(e) for e in train]).predict(later))
-        elif kind == "label":
-            guessed = map(str, model.fit(x, [self._names(e)[0] for e in train]).predict(later))
-        else:
-            table = part("preprocessing").MultiLabelBinarizer(classes=self.labels["classes"])
-            several = part("multiclass").OneVsRestClassifier(model)
-            several.fit(x, table.fit_transform([self._names(e) for e in train]))
-            guessed = table.inverse_transform(several.predict(later))
+        model.fit(vectors.fit_transform([example.tokens for example in train]), y)
+        guessed = model.predict(vectors.transform([example.tokens for example in held_out]))
+        if kind == "labels":
+            guessed = labels.inverse_transform(guessed)
         found = [Classified(label) for label in guessed]
         return float(self.measure(held_out, found).metrics[self.metric])
 

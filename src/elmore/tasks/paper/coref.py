@@ -95,9 +95,6 @@ class Coref(Task[CorefExample, Clusters]):
     def texts(self, example: CorefExample) -> Sequence[Sequence[str]]:
         return example.sentences
 
-    def length(self, example: CorefExample) -> int:
-        return sum(map(len, example.sentences))
-
     def build(self, features: TokenFeatures) -> Network:
         return _SpanRanker(features, self.recipe.model)
 
