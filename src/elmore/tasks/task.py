@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import itertools
 import json
 from abc import abstractmethod
@@ -262,7 +263,7 @@ class Task(Predictor[Example, Prediction]):
         tests = [] if test is None else self.examples(test)
         report = fit_task(
             self,
-            self.divide(self.examples(train, y), None if dev is None else self.examples(dev)),
+            self.divide(self.examples(train, y), dev),
             checked=tests,
             out=out,
             resume=resume,
@@ -272,13 +273,13 @@ class Task(Predictor[Example, Prediction]):
         )
         return report if test is None else with_test(report, self._scored(tests, test))
 
-    def divide(self, examples: list[Example], dev: list[Example] | None) -> Split[Example]:
-        """What to learn from and what to evaluate on."""
+    def divide(self, examples: list[Example], given: Any) -> Split[Example]:
+        """What to learn from and what to evaluate on: the data that is given for it, or a part."""
         self.kind = self.find_kind(examples)
         kept, how = examples, ""
-        if dev is None:
+        if given is None:
             kept, dev, how = self.hold_out(examples)
-        elif not dev:
+        elif not (dev := self.examples(given)):
             raise InputError("there is no development example; check the files")
         train = self.for_training(kept)
         left_out = max(0, len(kept) - len(train))
@@ -324,8 +325,7 @@ class Task(Predictor[Example, Prediction]):
 
         Arguments are those of `fit`.
         """
-        data = self.examples(train, y)
-        split = self.divide(data, None if dev is None else self.examples(dev))
+        split = self.divide(self.examples(train, y), dev)
         if not split.dev:
             raise InputError("a learning curve needs 10 examples or more; label some more")
         order = numpy_generator(self.seed, "curve").permutation(len(split.train)).tolist()
@@ -339,15 +339,11 @@ class Task(Predictor[Example, Prediction]):
                     report = fit_task(task, Split(part, split.dev), progress=progress)
                 except InputError:
                     continue  # too few, such as one class only
-                simple = [row[task.metric] for row in report.tables.get(BASELINE, ())[1:]]
-                score = report.metrics[task.metric]
-                rows.append(
-                    {
-                        "examples": len(part),
-                        task.metric: score,
-                        **({"baseline": simple[0]} if simple else {}),
-                    }
-                )
+                row: dict[str, Any] = {"examples": len(part)}
+                row[task.metric] = report.metrics[task.metric]
+                for compared in report.tables.get(BASELINE, ())[1:]:
+                    row["baseline"] = compared[task.metric]
+                rows.append(row)
         return rows
 
     def answers(self, items: Iterable[Any]) -> Iterator[tuple[Example, Prediction]]:
@@ -429,12 +425,8 @@ class Task(Predictor[Example, Prediction]):
         task.scores, task._words = content.scores, content.words
         if task.separator is None:
             task.separator = content.labels.get("separator")
-        vectors = stored_vectors(content, str(path))
-
-        def build() -> Network:
-            return task.build(TokenFeatures(recipe, own, vectors))
-
-        task._take(stored_network(build, content.weights, str(path)))
+        make = functools.partial(TokenFeatures, recipe, own, stored_vectors(content, str(path)))
+        task._take(stored_network(lambda: task.build(make()), content.weights, str(path)))
         return task
 
     def restore(self, path: Path) -> None:
@@ -565,7 +557,7 @@ class Task(Predictor[Example, Prediction]):
 
     def _take_labels(self, labels: Mapping[str, Any]) -> None:
         self.labels = labels
-        self.metric = _METRICS.get(labels.get("kind", ""), type(self).metric)
+        self.metric = _METRICS.get(str(labels.get("kind")), type(self).metric)
 
     def _take(self, network: Network) -> None:
         self._network = network.to(self.device)
