@@ -14,7 +14,7 @@ from torch import Tensor
 from elmore import Elmo
 from elmore.tasks.data.columns import Predicate
 from elmore.tasks.data.tags import Span
-from elmore.tasks.features import LiveLayers
+from elmore.tasks.features import BiLmLayers
 from elmore.tasks.own.classify import ClassifyExample
 from elmore.tasks.own.tag import TagExample
 from elmore.tasks.paper.coref import CorefExample
@@ -231,7 +231,7 @@ def test_a_bilm_that_is_trained_reads_sentence_by_sentence(
     texts = [[token for part in text for token in part] for text in parts]
     with task.layers([]):
         expected = task.index.batch(texts, parts).layers
-        live = LiveLayers(task.index.layers.cache, tiny_elmo.engine.bilm)
+        live = BiLmLayers(task.index.layers.cache, tiny_elmo.engine.bilm)
     task.index.layers = live
     for some in (slice(0, 3), slice(1, 2)):  # all of them; one without a sentence
         tokens = task.index.batch(texts[some], parts[some])

@@ -248,11 +248,14 @@ def _is_line(word: str) -> bool:
     return same and size <= LIMITS.vocabulary_line_bytes
 
 
-class FrozenLayers:
-    """All layers of sentences that were announced before, from the disk cache."""
+class BiLmLayers:
+    """All layers of sentences, from the disk cache, or of `bilm` while it is trained.
 
-    def __init__(self, cache: LayerCache) -> None:
-        self.cache = cache
+    `bilm` is a copy of the cache's biLM, whose layers are computed in each step.
+    """
+
+    def __init__(self, cache: LayerCache, bilm: BiLm | None = None) -> None:
+        self.cache, self.bilm = cache, bilm
         self._places: dict[tuple[str, ...], tuple[CachedLayers, int]] = {}
 
     def announce(
@@ -269,7 +272,12 @@ class FrozenLayers:
             self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
 
     def batch(self, texts: Texts, time: int) -> Tensor:
-        """The padded layers of texts, (layers, batch, time, dim)."""
+        """The layers of texts, (layers, batch, time, dim); what is at padding means nothing."""
+        return (
+            self._stored(texts, time) if self.bilm is None else self._live(self.bilm, texts, time)
+        )
+
+    def _stored(self, texts: Texts, time: int) -> Tensor:
         self.announce(tokens for text in texts for tokens in text)
         elmo = self.cache.elmo
         values = np.zeros((elmo.n_layers, len(texts), time, elmo.dim), np.float32)
@@ -282,15 +290,7 @@ class FrozenLayers:
                 start += len(tokens)
         return torch.from_numpy(values)
 
-
-class LiveLayers:
-    """All layers of `bilm`, a copy of the cache's biLM that is trained with the task."""
-
-    def __init__(self, cache: LayerCache, bilm: BiLm) -> None:
-        self.cache, self.bilm = cache, bilm
-
-    def batch(self, texts: Texts, time: int) -> Tensor:
-        """The layers of texts, (layers, batch, time, dim)."""
+    def _live(self, bilm: BiLm, texts: Texts, time: int) -> Tensor:
         elmo = self.cache.elmo
         convention = elmo.checkpoint.tokenizer
         read = [respell(part, convention) for text in texts for part in text]
@@ -306,9 +306,9 @@ class LiveLayers:
                 places[row, start : start + len(part)] = torch.arange(first, first + len(part))
                 start += len(part)
                 number += 1
-        device = next(self.bilm.parameters()).device
+        device = next(bilm.parameters()).device
         batch = TensorBatch.from_batch(elmo.engine.indexer.batch(read), device)
-        layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
+        layers, _ = bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
         values: Tensor = layers[:, :, 1:-1]  # without those of the sentence markers
         return values.flatten(1, 2)[:, places.to(device)]
 
@@ -319,7 +319,7 @@ class TokenIndex:
     def __init__(self, words: Sequence[str], max_chars: int, device: str = "cpu") -> None:
         self._row = word_rows(words)
         self._max_chars, self._device = max_chars, device
-        self.layers: FrozenLayers | LiveLayers | None = None
+        self.layers: BiLmLayers | None = None
 
     def batch(self, sentences: Sequence[Sequence[str]], parts: Texts | None = None) -> Tokens:
         """Index sentences, or texts of which the biLM reads `parts` one by one."""

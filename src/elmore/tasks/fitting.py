@@ -24,7 +24,6 @@ from elmore.base.json import read_json
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ResumeError, Stopped
 from elmore.report import Report, Row
-from elmore.tasks.features import LiveLayers
 from elmore.tasks.predictions import Example
 from elmore.tasks.recipe import FEW
 from elmore.tasks.scores import imbalance, label_rows
@@ -253,7 +252,7 @@ class _Trainer(Trainable, Generic[Example]):
             mixes.bilm = copy.deepcopy(layers.cache.elmo.engine.bilm).to(self.task.device)
             for weight in mixes.bilm.parameters():
                 weight.requires_grad_(True)
-            self.task.index.layers = LiveLayers(layers.cache, mixes.bilm)
+            layers.bilm = mixes.bilm
 
     def total(self) -> int:
         """The examples of the complete run."""

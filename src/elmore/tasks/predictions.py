@@ -286,20 +286,18 @@ def cut_text(
 # --------------------------------------------------------------------- lines for a terminal
 
 
-def paint(text: str, which: int, *, colour: bool) -> str:
-    """Colour a text by a number."""
-    return f"\x1b[1;{_COLOURS[which % len(_COLOURS)]}m{text}\x1b[0m" if colour else text
+def paint(text: str, label: str, *, colour: bool) -> str:
+    """Give a text the colour of a label."""
+    which = sum(map(ord, label)) % len(_COLOURS)
+    return f"\x1b[1;{_COLOURS[which]}m{text}\x1b[0m" if colour else text
 
 
 def mark_spans(tokens: Sequence[str], spans: Iterable[Span], *, colour: bool) -> str:
     """Put labelled brackets around spans that do not overlap: `[PER Ada Lovelace] wrote`."""
     words = [printable(token) for token in tokens]
-    labels: dict[str, int] = {}
     for label, first, last in spans:
-        which = labels.setdefault(label, sum(map(ord, label)))
-        label = printable(label)
         inside = " ".join(words[first : last + 1])
-        words[first] = paint(f"[{label} {inside}]", which, colour=colour)
+        words[first] = paint(f"[{printable(label)} {inside}]", label, colour=colour)
         words[first + 1 : last + 1] = [""] * (last - first)
     return " ".join(word for word in words if word)
 
@@ -337,7 +335,7 @@ class TagPredictor(Predictor[Example, Tagged]):
         lines = []
         for word, part, chance in zip(words, named, found.probabilities, strict=True):
             cells = "  ".join(printable(p).ljust(w) for p, w in zip(part, widths, strict=True))
-            painted = paint(cells, sum(map(ord, part[0])), colour=colour)
+            painted = paint(cells, part[0], colour=colour)
             lines.append(f"{word}{' ' * (wide - _width(word))}  {painted}  {chance:.2f}")
         return "\n".join([*lines, ""])
 
@@ -377,7 +375,7 @@ class ClassPredictor(Predictor[Example, Classified]):
             names = (label,) if isinstance(label, str) else label
             wide = max((len(name) for name in chances), default=0)
             shown = printable(", ".join(names)) or "-"
-            named = paint(shown.rjust(wide), sum(map(ord, shown)), colour=colour)
+            named = paint(shown.rjust(wide), shown, colour=colour)
             chance = " ".join(f"{chances[name]:.2f}" for name in names if name in chances)
         start = text if len(text) <= _START else f"{text[: _START - 1]}…"
         return f"{named}  {chance:4}  {printable(start)}".rstrip()

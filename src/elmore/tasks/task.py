@@ -28,8 +28,7 @@ from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.features import (
-    FrozenLayers,
-    LiveLayers,
+    BiLmLayers,
     Network,
     TokenFeatures,
     TokenIndex,
@@ -572,7 +571,7 @@ class Task(Predictor[Example, Prediction]):
             return
         index, progress = self.index, False if silent else self.progress
         with cache_folder(self.cache) as folder:
-            frozen = FrozenLayers(LayerCache(self.elmo, folder, max_bytes=self.max_bytes))
+            frozen = BiLmLayers(LayerCache(self.elmo, folder, max_bytes=self.max_bytes))
             frozen.announce((text for e in examples for text in self.texts(e)), progress)
             index.layers = frozen
             try:
@@ -583,7 +582,7 @@ class Task(Predictor[Example, Prediction]):
     def take_trained_bilm(self) -> None:
         """Take a biLM that was trained for the model's own: its layers are frozen from now on."""
         live, mixes = self.index.layers, self.network.features.elmo
-        if mixes is None or not isinstance(live, LiveLayers):
+        if mixes is None or live is None or live.bilm is None:
             return
         weights = {n: w.detach().cpu().numpy() for n, w in live.bilm.named_parameters()}
         engine = live.cache.elmo.engine
@@ -595,7 +594,7 @@ class Task(Predictor[Example, Prediction]):
         )
         mixes.bilm = None
         cache = LayerCache(self.elmo, live.cache.folder, max_bytes=self.max_bytes)
-        self.index.layers = FrozenLayers(cache)
+        self.index.layers = BiLmLayers(cache)
 
     def measured(self, examples: Sequence[Example]) -> Report:
         """Predict and score, with the layers of the examples at hand."""

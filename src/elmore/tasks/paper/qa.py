@@ -184,7 +184,7 @@ class Qa(Task[QaExample, str]):
         question = mark_spans(example.question, (), colour=False)
         answer = " ".join(found.split()) or "(none)"
         plain = answer if answer.isprintable() else repr(answer)[1:-1]
-        return f"{question}  {paint(plain, 1, colour=colour)}"
+        return f"{question}  {paint(plain, 'a', colour=colour)}"
 
     def to_json(self, example: QaExample, found: str) -> dict[str, Any]:
         return {"id": example.id, "question": list(example.question), "answer": found}
