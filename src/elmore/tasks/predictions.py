@@ -22,6 +22,7 @@ from elmore.tasks.data.tags import (
     Scheme,
     Span,
     are_names,
+    are_tags,
     may_follow,
     spans_from_tags,
     split_tags,
@@ -51,6 +52,7 @@ class Predictor(ABC, Generic[Example, Prediction]):
 
     name: ClassVar[str]  # of the task
     formats: ClassVar[tuple[str, ...]] = ("text", "jsonl")  # what `lines` can write
+    labels: Mapping[str, Any]  # what it tells apart, as task.json has it
 
     def predict(self, items: Iterable[Any]) -> list[Prediction]:
         """Predict on new text: sentences or their tokens, or what `takes` of the task says.
@@ -88,6 +90,10 @@ class Predictor(ABC, Generic[Example, Prediction]):
                 yield self.conll(found)
             else:
                 yield self.show(example, found, colour=colour)
+
+    @abstractmethod
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
+        """Whether labels from a file are those of such a model."""
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
         """Turn numbered lines of a file into what `predict` takes: by default one item per line."""
@@ -245,15 +251,6 @@ def softmax(scores: Array) -> Array:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
-def class_labels_fit(labels: Mapping[str, Any]) -> bool:
-    """Whether labels from a file are those of a classifier."""
-    if not isinstance(labels.get("separator", ""), str):
-        return False
-    if labels.get("kind") == "number":
-        return all(type(labels.get(key)) in (int, float) for key in ("mean", "scale"))
-    return labels.get("kind") in ("label", "labels") and are_names(labels.get("classes"))
-
-
 def classified(scores: Array, labels: Mapping[str, Any]) -> Classified:
     """Choose the label of a text from its scores, (outputs,); `labels` as `task.json` has them."""
     if labels["kind"] == "number":
@@ -303,10 +300,13 @@ def mark_spans(tokens: Sequence[str], spans: Iterable[Span], *, colour: bool) ->
 
 
 class TagPredictor(Predictor[Example, Tagged]):
-    """A trained tagger: how its tags are printed. `labels` are those of its task.json."""
+    """A trained tagger: how its tags are printed."""
 
     formats = ("text", "jsonl", "conll")
-    labels: Mapping[str, Any]
+
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
+        kind, tags = labels.get("kind"), labels.get("tags")
+        return are_tags(tags, "BIOUL") if kind == "spans" else kind == "tags" and are_names(tags)
 
     @property
     def tags(self) -> list[str]:
@@ -353,9 +353,14 @@ class TagPredictor(Predictor[Example, Tagged]):
 
 
 class ClassPredictor(Predictor[Example, Classified]):
-    """A trained classifier: how its labels are printed. `labels` are those of its task.json."""
+    """A trained classifier: how its labels are printed."""
 
-    labels: Mapping[str, Any]
+    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
+        if not isinstance(labels.get("separator", ""), str):
+            return False
+        if labels.get("kind") == "number":
+            return all(type(labels.get(key)) in (int, float) for key in ("mean", "scale"))
+        return labels.get("kind") in ("label", "labels") and are_names(labels.get("classes"))
 
     @property
     def classes(self) -> list[str]:

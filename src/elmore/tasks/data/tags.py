@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 Scheme = Literal["IOB2", "BIOUL"]
@@ -94,9 +94,3 @@ def are_names(value: Any) -> bool:
 def are_tags(value: Any, scheme: Scheme) -> bool:
     """Whether a value from a file is the list of all tags of a scheme, as `tag_names` makes it."""
     return are_names(value) and value == tag_names((tag[2:] for tag in value[1:]), scheme)
-
-
-def tagger_labels_fit(labels: Mapping[str, Any]) -> bool:
-    """Whether labels from a file are those of a tagger."""
-    kind, tags = labels.get("kind"), labels.get("tags")
-    return are_tags(tags, "BIOUL") if kind == "spans" else kind == "tags" and are_names(tags)

@@ -33,7 +33,6 @@ from elmore.tasks.own.tag import LightNetwork
 from elmore.tasks.predictions import (
     Classified,
     ClassPredictor,
-    class_labels_fit,
     classified,
     cut_text,
 )
@@ -145,7 +144,7 @@ class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classifi
         return found
 
     def labels_fit(self, labels: Mapping[str, Any]) -> bool:
-        return class_labels_fit(labels) and (
+        return super().labels_fit(labels) and (
             not self.fixed_classes or labels["classes"] == list(self.fixed_classes)
         )
 

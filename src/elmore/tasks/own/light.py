@@ -11,7 +11,7 @@ import os
 import sys
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
-from elmore.tasks.data.tags import tagger_labels_fit
 from elmore.tasks.folder import (
     TrainedTask,
     bilm_of,
@@ -45,7 +44,6 @@ from elmore.tasks.predictions import (
     Steps,
     Tagged,
     TagPredictor,
-    class_labels_fit,
     classified,
     cut_text,
     softmax,
@@ -207,14 +205,11 @@ class Given(Sentence):
 class Light(Predictor[Text, Prediction]):
     """What `LightTagger` and `LightClassifier` share; `scores` are those of the training."""
 
-    # Whether labels from a file are those of the task.
-    labels_fit: Callable[[Mapping[str, Any]], bool]
-
     def __init__(
         self, content: TrainedTask, elmo: Elmo, what: str, tokenizer: Tokenizer | None
     ) -> None:
         self.elmo, self.scores = elmo, content.scores
-        self.labels: Mapping[str, Any] = content.labels
+        self.labels = content.labels
         if not self.labels_fit(self.labels):
             raise FormatError(f"'{what}' has labels that are none of {self.name}'s; restore it")
         names = self.labels.get("tags") or self.labels.get("classes") or ["a number"]
@@ -270,7 +265,6 @@ class LightTagger(TagPredictor[Text], Light[Tagged]):
     """A trained tagger that needs no torch; made by `elmore.tagger`. It predicts `Tagged`."""
 
     name = "tag"
-    labels_fit = staticmethod(tagger_labels_fit)
 
     @functools.cached_property
     def _steps(self) -> Steps | None:
@@ -293,7 +287,6 @@ class LightClassifier(ClassPredictor[Text], Light[Classified]):
     """A trained classifier that needs no torch, made by `elmore.classifier`: `Classified`."""
 
     name = "classify"
-    labels_fit = staticmethod(class_labels_fit)
 
     def split(self, text: str) -> tuple[tuple[str, ...], ...]:
         return cut_text(text, lambda part: self._split(part).tokens, self._max_tokens)

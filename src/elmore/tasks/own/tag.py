@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +25,6 @@ from elmore.tasks.data.tags import (
     spans_from_tags,
     split_tags,
     tag_names,
-    tagger_labels_fit,
     tags_from_spans,
 )
 from elmore.tasks.encoders import (
@@ -116,9 +115,6 @@ class Tagger(TagPredictor[TagExample], Task[TagExample, Tagged]):
                     f"{example.where or 'an example'}: this tagger finds spans, and '{odd}' does "
                     "not mark one; name the column of tags such as B-PER (label=, --label)"
                 )
-
-    def labels_fit(self, labels: Mapping[str, Any]) -> bool:
-        return tagger_labels_fit(labels)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
         if not self.marks_spans:
