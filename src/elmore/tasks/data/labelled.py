@@ -49,7 +49,7 @@ class TagExample:
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] = ()
-    where: str = field(default="", compare=False, repr=False)
+    where: str = field(default="an example", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

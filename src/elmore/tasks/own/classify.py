@@ -49,7 +49,7 @@ class ClassifyExample:
 
     sentences: tuple[tuple[str, ...], ...]
     label: Label = None
-    where: str = dataclasses.field(default="", compare=False, repr=False)
+    where: str = dataclasses.field(default="an example", compare=False, repr=False)
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -156,13 +156,13 @@ class Classifier(ClassPredictor[ClassifyExample], Task[ClassifyExample, Classifi
     def _names(self, example: ClassifyExample) -> tuple[str, ...]:
         """The labels of an example; those of the held-out data must occur in training."""
         if example.label is None:
-            raise InputError(f"{example.where or 'an example'}: there is no label; add one")
+            raise InputError(f"{example.where}: there is no label; add one")
         single = self.labels["kind"] == "label"
         names = (str(example.label),) if single else split_labels(example.label, self.separator)
         known = self.labels["classes"]
         if unknown := next((name for name in names if name not in known), None):
             raise InputError(
-                f"{example.where or 'an example'}: the label '{unknown}' does not occur in the "
+                f"{example.where}: the label '{unknown}' does not occur in the "
                 f"training data; its labels are {', '.join(known[:8])}"
             )
         return names
@@ -318,7 +318,7 @@ def _start(example: ClassifyExample) -> str:
 def _number(example: ClassifyExample) -> float:
     number = as_number(example.label)
     if number is None:
-        raise InputError(f"{example.where or 'an example'}: '{example.label}' is not a number")
+        raise InputError(f"{example.where}: '{example.label}' is not a number")
     return number
 
 

@@ -106,13 +106,13 @@ class Tagger(TagPredictor[TagExample], Task[TagExample, Tagged]):
         for example in examples:
             if len(example.tags) != len(example.tokens):
                 raise InputError(
-                    f"{example.where or 'an example'}: {len(example.tokens)} tokens but "
+                    f"{example.where}: {len(example.tokens)} tokens but "
                     f"{len(example.tags)} tags; give one tag per token"
                 )
         for example in examples if self.marks_spans else ():
             if odd := next((tag for tag in example.tags if not is_tag(tag)), None):
                 raise InputError(
-                    f"{example.where or 'an example'}: this tagger finds spans, and '{odd}' does "
+                    f"{example.where}: this tagger finds spans, and '{odd}' does "
                     "not mark one; name the column of tags such as B-PER (label=, --label)"
                 )
 
