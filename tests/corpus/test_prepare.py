@@ -239,10 +239,10 @@ def test_unknown_words_have_training_examples(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the cat sat\nthe dog sat\nthe cow ran\n")
     made = prepare([tmp_path / "in.txt"], tmp_path / "a")
     assert made.vocabulary.words[3:] == ("the", "sat")
-    assert made.oov_rate == pytest.approx(4 / 9)
+    assert made.training.oov_rate == pytest.approx(4 / 9)
     assert "not in the vocabulary: 4, 44.4% of the tokens" in made.notes[0]
     made = prepare([tmp_path / "in.txt"], tmp_path / "b", min_count=1)
-    assert made.oov_rate == 0
+    assert made.training.oov_rate == 0
 
 
 BAD = [

@@ -41,7 +41,7 @@ def test_counts_are_those_of_the_targets(made: Prepared) -> None:
     assert counts["saw"] == n
     assert counts["<UNK>"] == 2 * n  # w0 … w29, and what is spelled like it
     assert sum(counts.values()) == made.n_tokens + 2 * sentences
-    assert made.oov_rate == pytest.approx(2 / 10)
+    assert made.training.oov_rate == pytest.approx(2 / 10)
     assert numbers.dtype == np.int64
 
 

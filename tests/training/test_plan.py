@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from small_training import small_recipe, stop_at
 
-from elmore.corpus.prepared import Part, Prepared
+from elmore.corpus.prepared import Counted, Prepared
 from elmore.errors import Stopped
+from elmore.nn.threads import TorchWorkers
 from elmore.training.bilm import plan as module
-from elmore.training.bilm.plan import Plan, curves, disk_bytes, expected_perplexity, make_plan
+from elmore.training.bilm.plan import Plan, curves, expected_perplexity, make_plan
 from elmore.training.bilm.pretrain import pretrain
 from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.trainer import LmTrainer
+from elmore.training.distributed import Group
 from elmore.training.run import Run
 
 
@@ -36,7 +39,7 @@ def test_time_memory_and_perplexity_follow_from_what_was_measured(
 ) -> None:
     recipe = small_recipe()  # 900 tokens, evaluated every 300
     monkeypatch.setattr(module, "peak_memory", lambda: 10**6)
-    plan = Plan.of(data, recipe, 100, evaluation_seconds=2)
+    plan = Plan.of(trainer(data, recipe), 100, evaluation_seconds=2)
     assert plan.seconds == 900 / 100 + 4 * 2
     softmax = 4 * len(data.vocabulary) * (recipe.model.projection_dim + 1)
     assert plan.memory_bytes == 10**6 + softmax
@@ -58,8 +61,8 @@ def test_the_disk_is_what_a_run_takes(name: str, data: Prepared, tmp_path: Path)
     assert (len(states), len(models)) == (2, 2)
     real = sum(models) + 3 * states[0]
     headers = 5 * 10_000  # of safetensors: at this size they are not small
-    assert disk_bytes(recipe, len(data.vocabulary)) <= real
-    assert real < disk_bytes(recipe, len(data.vocabulary)) + headers
+    planned = make_plan(data, recipe=recipe, threads=1, seconds=0).disk_bytes
+    assert planned <= real < planned + headers
 
 
 def test_the_curve_goes_through_what_was_recorded() -> None:
@@ -75,7 +78,8 @@ def test_the_curve_goes_through_what_was_recorded() -> None:
 
 def expected(dim: int, projection: int, n_words: int, tokens: int, total: int) -> float | None:
     size = {"model.dim": str(dim), "model.projection_dim": str(projection)}
-    return expected_perplexity(Recipe.load("laptop", size), n_words, tokens, total)[1]
+    shape = Recipe.load("laptop", size).model.config(n_words).lstm
+    return expected_perplexity(shape, n_words, tokens, total)[1]
 
 
 def test_a_second_pass_is_worth_less_than_new_text() -> None:
@@ -89,17 +93,22 @@ def test_a_second_pass_is_worth_less_than_new_text() -> None:
     assert math.isfinite(expected(512, 128, 50_000, 1, 1) or math.nan)
 
 
+def trainer(prepared: Prepared, recipe: Recipe) -> LmTrainer:
+    return LmTrainer(recipe, Run("nowhere"), prepared, 0, Group(), TorchWorkers(1))
+
+
 def sized(data: Prepared, tokens: int, heldout: int = 10**5) -> Prepared:
     return dataclasses.replace(
         data,
-        training=Part(tokens=tokens, sentences=tokens // 20),
-        heldout=Part(tokens=heldout),
-        heldout_oov_rate=0.02,
+        training=Counted(tokens=tokens, sentences=tokens // 20),
+        heldout=Counted(tokens=heldout, oov=heldout // 50),
     )
 
 
 def advice(prepared: Prepared) -> str:
-    return "\n".join(Plan.of(prepared, Recipe.load("laptop"), 1000).advice)
+    made = trainer(dataclasses.replace(prepared, heldout=Counted()), Recipe.load("laptop"))
+    made.prepared = prepared
+    return "\n".join(Plan.of(made, 1000).advice)
 
 
 def test_advice(data: Prepared) -> None:
@@ -108,5 +117,7 @@ def test_advice(data: Prepared) -> None:
     assert "a smaller one is faster" in advice(sized(data, 50_000))
     assert "--set model.dim=768 --set model.projection_dim=192" in advice(sized(data, 10**9))
     assert "perplexity will be noisy" in advice(sized(data, 20_000_000, heldout=300))
-    many = dataclasses.replace(sized(data, 20_000_000), heldout_oov_rate=0.4)
+    many = dataclasses.replace(
+        sized(data, 20_000_000), heldout=Counted(tokens=10**5, oov=4 * 10**4)
+    )
     assert "40% of the held-out words are not in the vocabulary" in advice(many)

@@ -51,8 +51,9 @@ CARRYING = ("stream", "long windows")
 # States ---------------------------------------------------------------------------------------
 
 
-def tensors(value: float) -> dict[str, torch.Tensor]:
-    return {"a/b": torch.full((2, 3), value), "n": torch.tensor(7), "|x": torch.zeros(0)}
+def tensors(value: float) -> dict[str, dict[str, torch.Tensor]]:
+    numbers = {"n": torch.tensor(7), "|x": torch.zeros(0)}
+    return {"part": {"a/b": torch.full((2, 3), value)}, "other": numbers}
 
 
 def test_the_two_newest_states_are_kept(tmp_path: Path) -> None:
@@ -64,9 +65,11 @@ def test_the_two_newest_states_are_kept(tmp_path: Path) -> None:
     found = load_state(tmp_path / "s")
     assert found[1]["step"] == 100
     assert found[1]["seen"] == 200
-    for name, tensor in tensors(100).items():
-        assert torch.equal(found[0][name], tensor)
-        assert found[0][name].dtype == tensor.dtype
+    assert found[0].keys() == tensors(100).keys()
+    for part, named in tensors(100).items():
+        for name, tensor in named.items():
+            assert torch.equal(found[0][part][name], tensor)
+            assert found[0][part][name].dtype == tensor.dtype
 
 
 @pytest.mark.parametrize("part", ["state.safetensors", "state.json"])

@@ -91,14 +91,16 @@ def prepare(
 
 def describe_prepared(prepared: Prepared) -> dict[str, Any]:
     """What `elmore prepare` reports, and `elmore info` later."""
+    from elmore.corpus.prepared import Part
+
     return {
         "prepared": str(prepared.folder),
-        "training": dataclasses.asdict(prepared.training),
-        "heldout": dataclasses.asdict(prepared.heldout),
+        "training": dataclasses.asdict(prepared.training + Part()),
+        "heldout": dataclasses.asdict(prepared.heldout + Part()),
         "shards": len(prepared.shards),
         "vocabulary": len(prepared.vocabulary),
-        "oov_rate": prepared.oov_rate,
-        "heldout_oov_rate": prepared.heldout_oov_rate,
+        "oov_rate": prepared.training.oov_rate,
+        "heldout_oov_rate": prepared.heldout.oov_rate,
         "tokenizer": prepared.tokenizer,
         "notes": list(prepared.notes),
         "digest": prepared.digest,
@@ -116,7 +118,7 @@ def _keep_vocabulary(prepared: Prepared, output: Path, force: bool, console: Con
         "words": len(prepared.vocabulary),
         "types": sum(1 for _ in read_counts(prepared.folder / COUNTS)),
         "tokens": prepared.n_tokens,
-        "oov_rate": prepared.oov_rate,
+        "oov_rate": prepared.training.oov_rate,
         "notes": list(prepared.notes[:-1]),  # the last: nothing is held out
     }
     with atomic_file(output, overwrite=force) as stream:

@@ -59,41 +59,64 @@ class Part:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Counted(Part):
+    """The size of training or held-out text, and what is not in the vocabulary."""
+
+    oov: int = 0  # tokens
+    types: int = 0  # distinct tokens; not counted for held-out text
+
+    @property
+    def oov_rate(self) -> float:
+        """Share of the tokens that are not in the vocabulary."""
+        return self.oov / max(1, self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShardEntry(Part):
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FileEntry:
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """What prepared.json says, as far as it is read again; attributes as of `Prepared`."""
+
+    tokenizer: Convention
+    segmenter: str | None = None
+    training: Counted
+    heldout: Counted | None
+    shards: tuple[_ShardEntry, ...]
+    notes: tuple[str, ...]
+    files: dict[str, _FileEntry]
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Prepared:
+class Prepared(_Manifest):
     """A prepared corpus on disk; made by `prepare` or `Prepared.open`.
 
     Attributes:
         folder: where it is.
         vocabulary: the words that are targets.
-        tokenizer: the convention of its tokens.
-        training: the size of all shards.
-        heldout: the size of what is held out.
-        shards: the size of each shard.
-        shard_paths: the shards.
-        heldout_path: the held-out documents, if any.
-        oov_rate: share of the training tokens that are not in the vocabulary.
-        heldout_oov_rate: the same of the held-out tokens.
-        notes: what to know about the figures.
         digest: SHA-256 over the hashes of all files.
-        sums: the SHA-256 of each file, by name.
+        tokenizer: the convention of its tokens.
         segmenter: the function that split the text, if it was not a convention.
+        training: the size of all shards.
+        heldout: the size of what is held out; all 0 if nothing is.
+        shards: the size of each shard.
+        notes: what to know about the figures.
+        files: size and SHA-256 of each file, by name.
     """
 
     folder: Path
     vocabulary: Vocabulary
-    tokenizer: Convention
-    training: Part
-    heldout: Part
-    shards: tuple[Part, ...]
-    shard_paths: tuple[Path, ...]
-    heldout_path: Path | None
-    oov_rate: float
-    heldout_oov_rate: float
-    notes: tuple[str, ...]
     digest: str
-    sums: Mapping[str, str]
-    segmenter: str | None = None
+    heldout: Counted
 
     def __repr__(self) -> str:
         size = f"{self.training.tokens:,} tokens, {self.heldout.tokens:,} held out"
@@ -105,8 +128,18 @@ class Prepared:
         Shards are compared with the manifest here and not when the folder is opened: hashing a
         large corpus takes minutes, and a training run may never reach its last shard.
         """
-        check_file(path, self.sums[path.name], fix=_AGAIN)
+        check_file(path, self.files[path.name].sha256, fix=_AGAIN)
         return read_shard(path)
+
+    @property
+    def shard_paths(self) -> list[Path]:
+        """The shards."""
+        return [self.folder / shard.file for shard in self.shards]
+
+    @property
+    def heldout_path(self) -> Path | None:
+        """The held-out documents, if there are any."""
+        return self.folder / HELDOUT if HELDOUT in self.files else None
 
     @property
     def n_tokens(self) -> int:
@@ -182,60 +215,14 @@ class Prepared:
         for word in (BEGIN, END, UNKNOWN):
             if word not in vocabulary:
                 raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
-        paths = tuple(folder / shard.file for shard in manifest.shards)
-        training, heldout = manifest.training, manifest.heldout
-        listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
-        if not paths or listed | ({HELDOUT} if heldout else set()) != set(manifest.files):
+        held, names = manifest.heldout, {shard.file for shard in manifest.shards}
+        names |= {VOCABULARY, COUNTS} | ({HELDOUT} if held else set())
+        if not manifest.shards or names != set(manifest.files):
             raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
-        if sum(manifest.shards, Part()) != training + Part():
+        if sum(manifest.shards, Part()) != manifest.training + Part():
             raise FormatError(f"'{MANIFEST}': shards and counts do not agree; {_AGAIN}")
-        held = heldout or _Counted(oov=0)
-        return cls(
-            folder=folder,
-            vocabulary=vocabulary,
-            tokenizer=manifest.tokenizer,
-            segmenter=manifest.segmenter,
-            training=training + Part(),
-            heldout=held + Part(),
-            shards=tuple(shard + Part() for shard in manifest.shards),
-            shard_paths=paths,
-            heldout_path=folder / HELDOUT if heldout else None,
-            oov_rate=training.oov / max(1, training.tokens),
-            heldout_oov_rate=held.oov / max(1, held.tokens),
-            notes=manifest.notes,
-            digest=digest,
-            sums={name: entry.sha256 for name, entry in manifest.files.items()},
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Counted(Part):
-    oov: int
-    types: int = 0  # not counted for held-out text
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ShardEntry(Part):
-    file: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FileEntry:
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Manifest:
-    """What prepared.json says, as far as it is read again."""
-
-    tokenizer: Convention
-    segmenter: str | None = None
-    training: _Counted
-    heldout: _Counted | None
-    shards: tuple[_ShardEntry, ...]
-    notes: tuple[str, ...]
-    files: dict[str, _FileEntry]
+        known = {**vars(manifest), "heldout": held or Counted()}
+        return cls(folder=folder, vocabulary=vocabulary, digest=digest, **known)
 
 
 def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:

@@ -10,13 +10,12 @@ import math
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from elmore.base.io import sha256_file
@@ -28,14 +27,14 @@ from elmore.tasks.predictions import Example
 from elmore.tasks.recipe import FEW
 from elmore.tasks.scores import imbalance, label_rows
 from elmore.training.display import TrainingProgress, reporting
-from elmore.training.loop import Cadence, StepReport, Trainable, train
+from elmore.training.loop import StepReport, Trainable, train
 from elmore.training.optimizers import (
     Update,
     clip_by_global_norm,
     make_optimizer,
     plateau_factor,
 )
-from elmore.training.run import Run, load_state, restoring, save_state, state_part
+from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator, seeded
 
 if TYPE_CHECKING:
@@ -128,21 +127,19 @@ def fit_task(
         trainer = _Trainer(task, split, run)
         if run.exists():
             run.check(recipe, facts)
-            run.forget_after(trainer.step_number if trainer.load_state() else -1)
+            resumed = trainer.load_state(task.device)
+            run.forget_after(trainer.step_number if resumed else -1)
         else:
             run.start(recipe, facts)
-        cadence = Cadence(
-            recipe.run.log_steps,
-            recipe.run.save_minutes,
-            often * n_examples,
-            recipe.schedule.patience,
-        )
         try:
             with reporting(progress, run.path, metric=task.metric, resume=resume) as read:
                 train(
                     trainer,
                     run,
-                    cadence,
+                    log_steps=recipe.run.log_steps,
+                    save_minutes=recipe.run.save_minutes,
+                    evaluate_every=often * n_examples,
+                    patience=recipe.schedule.patience,
                     unit="examples",
                     score=lambda found: found[task.metric],
                     report=lambda line: read(
@@ -223,8 +220,8 @@ class _Trainer(Trainable, Generic[Example]):
     """
 
     def __init__(self, task: Task[Example, Any], split: Split[Example], run: Run) -> None:
-        super().__init__()
-        self.task, self.split, self.run = task, split, run
+        super().__init__(run)
+        self.task, self.split = task, split
         self.network, recipe = task.network, task.recipe
         self._learning, self._pace, self._size = (
             recipe.optimizer,
@@ -235,15 +232,14 @@ class _Trainer(Trainable, Generic[Example]):
         self._lengths = [task.length(example) for example in split.train]
         self._plan: tuple[int, list[list[int]]] = -1, []  # an epoch and its batches
         self.scores: list[float] = []
-        self._weights = {n: w for n, w in self.network.named_parameters() if w.requires_grad}
+        self._learned = {n: w for n, w in self.network.named_parameters() if w.requires_grad}
         betas = (self._learning.beta1, self._learning.beta2)
-        self._optimizer = make_optimizer(
+        self.optimizer = make_optimizer(
             self._learning.name, betas=betas, epsilon=self._learning.epsilon
         )
         self._best: dict[str, Tensor] = {}
-        self._means: dict[str, Tensor] = {}
         if self._learning.average:
-            self._means = {n: w.detach().clone() for n, w in self._weights.items()}
+            self.means = {name: weight.clone() for name, weight in self.weights().items()}
 
     def _unfreeze(self) -> None:
         """Let the task learn a copy of the biLM too, if its recipe says so."""
@@ -253,6 +249,9 @@ class _Trainer(Trainable, Generic[Example]):
             for weight in mixes.bilm.parameters():
                 weight.requires_grad_(True)
             layers.bilm = mixes.bilm
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: weight.detach() for name, weight in self._learned.items()}
 
     def total(self) -> int:
         """The examples of the complete run."""
@@ -266,7 +265,7 @@ class _Trainer(Trainable, Generic[Example]):
     def step(self) -> StepReport:
         """Learn from one batch."""
         examples = self._batch()
-        for weight in self._weights.values():
+        for weight in self._learned.values():
             weight.grad = None
         self.network.train()
         # Seeded by the step, so that a resumed run drops what the uninterrupted one dropped.
@@ -278,6 +277,7 @@ class _Trainer(Trainable, Generic[Example]):
         norm = self._update(lr)
         self.step_number += 1
         self.seen += len(examples)
+        self.follow_weights(self._learning.average)
         return StepReport({"loss": float(loss.detach())}, lr, norm)
 
     def _batch(self) -> list[Example]:
@@ -295,7 +295,7 @@ class _Trainer(Trainable, Generic[Example]):
     def _update(self, lr: float) -> float:
         learning = self._learning
         updates = []
-        for name, weight in self._weights.items():
+        for name, weight in self._learned.items():
             if weight.grad is None:
                 continue
             # The gradient of l2 * |w|^2, added before clipping, so that it counts towards the norm.
@@ -307,18 +307,14 @@ class _Trainer(Trainable, Generic[Example]):
         if learning.clip_value is not None:
             for gradient in gradients:
                 gradient.clamp_(-learning.clip_value, learning.clip_value)
-        self._optimizer.step(updates, lr)
-        # A young mean follows faster, or the random start would weigh on it for long.
-        decay = min(learning.average, (1 + self.step_number) / (10 + self.step_number))
-        for name, mean in self._means.items():
-            mean.lerp_(self._weights[name].detach(), 1 - decay)
+        self.optimizer.step(updates, lr)
         return norm
 
     def evaluate(self) -> dict[str, float] | None:
         """Measure on the held-out examples, with the mean weights if there are any."""
         if not self.split.dev:
             return None
-        with self._averaged():
+        with self.averaged():
             found = dict(self.task.measured(self.split.dev).metrics)
         self.scores.append(found[self.task.metric])
         if not any(self.scores):
@@ -326,67 +322,26 @@ class _Trainer(Trainable, Generic[Example]):
             self.evaluations_since_best = -1  # the loop counts this evaluation next
         return found
 
-    @contextlib.contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Use the running means of the weights instead of the weights."""
-        if not self._means:
-            yield
-            return
-        own = {name: weight.detach().clone() for name, weight in self._weights.items()}
-        self._put(self._means)
-        try:
-            yield
-        finally:
-            self._put(own)
-
-    def _put(self, values: dict[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, weight in self._weights.items():
-                weight.copy_(values[name])
-
     def save_model(self, *, best: bool) -> None:
         """Remember the weights of the best evaluation; states keep them."""
         if best:
-            with self._averaged():
-                self._best = {n: w.detach().clone() for n, w in self._weights.items()}
+            with self.averaged():
+                self._best = {name: weight.clone() for name, weight in self.weights().items()}
 
     def finish(self) -> None:
         """Put the best weights in the network: those of the best evaluation, or the last."""
-        self._put(self._best or self._means or dict(self._weights))
+        chosen = self._best or self.means
+        for name, weight in self.weights().items() if chosen else ():
+            weight.copy_(chosen[name])
         self.network.eval()
         self.task.take_trained_bilm()
 
-    def save_state(self) -> None:
-        self._check_weights(self._weights.values())
-        tensors: dict[str, Tensor] = {}
-        parts: dict[str, dict[str, Any]] = {
-            "network": dict(self._weights),
-            "best": self._best,
-            "mean": self._means,
-            "optimizer": self._optimizer.state(),
-        }
-        for part, values in parts.items():
-            tensors.update({f"{part}/{name}": value for name, value in values.items()})
-        facts = {**self._counters(), "scores": self.scores}
-        save_state(self.run.resume_path, self.step_number, tensors, facts)
+    def own_state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        return {"best": self._best}, {"scores": self.scores}
 
-    def load_state(self) -> bool:
-        """Continue from the newest saved state; False if there is none."""
-        loaded = load_state(self.run.resume_path)
-        if loaded is None:
-            return False
-        tensors, facts = loaded
-        with restoring(self.run.resume_path):
-            device = next(iter(self._weights.values())).device if self._weights else "cpu"
-            network, self._best, self._means, optimizer = (
-                state_part(tensors, name, device)
-                for name in ("network", "best", "mean", "optimizer")
-            )
-            self._put(network)
-            self._optimizer.load(optimizer)
-            self._restore_counters(facts)
-            self.scores = [float(value) for value in facts["scores"]]
-        return True
+    def restore(self, tensors: dict[str, dict[str, Tensor]], facts: Mapping[str, Any]) -> None:
+        self._best = tensors.get("best", {})
+        self.scores = [float(value) for value in facts["scores"]]
 
 
 # --------------------------------------------------------------------- reports

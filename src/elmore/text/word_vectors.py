@@ -1,7 +1,6 @@
 """Files of static word vectors.
 
-They are the baseline that contextual vectors must beat, an input of tasks, and what a word table
-may start from.
+They are the baseline that contextual vectors must beat, and an input of tasks.
 """
 
 from __future__ import annotations
@@ -72,9 +71,7 @@ class WordVectors:
         return sum(self.row(word) is not None for word in words) / max(1, len(words))
 
 
-def read_word_vectors(
-    path: Path, *, only: Iterable[str] | None = None, dim: int | None = None
-) -> WordVectors:
+def read_word_vectors(path: Path) -> WordVectors:
     """Read word vectors.
 
     Args:
@@ -82,21 +79,13 @@ def read_word_vectors(
             of counts), compressed or not; word2vec's binary form, called `NAME.bin`; or a matrix
             `NAME.npy` with its words, one per line, beside it in `NAME.words`, `NAME.words.txt`
             or the same without the last part of NAME.
-        only: keep only the vectors of these words, each once; a vocabulary is often much smaller
-            than a file of vectors.
-        dim: how many numbers a vector must have.
 
     Raises:
-        InputError: a line does not fit, or no word is left.
+        InputError: a line does not fit, or there is no vector.
     """
-    wanted = None if only is None else set(only)
     read = _npy_rows if path.suffix == ".npy" else _text_rows
     rows: list[tuple[str, NDArray[np.float32]]] = []
     for line, word, values in (_binary_rows if is_binary(path) else read)(path):
-        if wanted is not None:
-            if word not in wanted:
-                continue
-            wanted.remove(word)  # the first vector of a word counts
         try:
             vector = np.array(values, np.float32)
         except ValueError:
@@ -106,15 +95,8 @@ def read_word_vectors(
             raise InputError(problem, file=str(path), line=line)
         rows.append((word, vector))
     if not rows:
-        raise InputError("no word of the vocabulary; is this the right file?", file=str(path))
-    found = WordVectors([word for word, _ in rows], np.array([row for _, row in rows]))
-    if dim not in (None, found.dim):
-        raise InputError(
-            f"{found.dim} numbers for each word, expected {dim}; use vectors of that size or set "
-            "model.projection_dim",
-            file=str(path),
-        )
-    return found
+        raise InputError("there is no vector; is this the right file?", file=str(path))
+    return WordVectors([word for word, _ in rows], np.array([row for _, row in rows]))
 
 
 def is_binary(path: Path) -> bool:

@@ -7,16 +7,16 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from elmore.errors import ElmoreError, Stopped
-from elmore.training.run import Run
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from elmore.training.optimizers import Optimizer
+from elmore.training.run import Run, load_state, restoring, save_state
 
 
 class StepReport(NamedTuple):
@@ -27,30 +27,27 @@ class StepReport(NamedTuple):
     norm: float
 
 
-@dataclass(frozen=True)
-class Cadence:
-    """How often things happen."""
-
-    log_steps: int  # steps between lines of the log
-    save_minutes: float  # minutes between states to resume from
-    evaluate_every: int  # units of `Trainable.seen` between evaluations; 0 for the end only
-    patience: int  # evaluations without a better score after which to end; 0 for never
-
-
 class Trainable(ABC):
     """What `train` can train: a language model or a task.
 
     Attributes:
+        run: the folder of the run.
         step_number: finished steps.
         seen: tokens or examples of all finished steps.
         best: the highest score so far; -inf before the first evaluation.
         evaluations_since_best: evaluations that brought no better score.
+        optimizer: changes the weights.
+        means: running means of the weights, by name; empty if the recipe asks for none.
     """
 
-    def __init__(self) -> None:
+    optimizer: Optimizer
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self.step_number = self.seen = 0
         self.best = -math.inf
         self.evaluations_since_best = 0
+        self.means: dict[str, Tensor] = {}
 
     @abstractmethod
     def finished(self) -> bool:
@@ -69,43 +66,99 @@ class Trainable(ABC):
         """Measure on the held-out data; None if there are none."""
 
     @abstractmethod
-    def save_state(self) -> None:
-        """Write what a resumed run needs."""
-
-    @abstractmethod
     def save_model(self, *, best: bool) -> None:
         """Write the model."""
 
-    def _counters(self) -> dict[str, Any]:
-        """The attributes as JSON values, but for the step, which every state has."""
-        return {
-            "seen": self.seen,
-            "best_score": None if math.isinf(self.best) else self.best,  # JSON has no infinity
-            "evaluations_since_best": self.evaluations_since_best,
-        }
+    @abstractmethod
+    def weights(self) -> dict[str, Tensor]:
+        """All that learns, by name; the tensors share the memory of the weights."""
 
-    def _restore_counters(self, facts: Mapping[str, Any]) -> None:
-        """Continue from the counters of a state."""
-        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        best = facts["best_score"]
-        self.evaluations_since_best = int(facts["evaluations_since_best"])
-        self.best = -math.inf if best is None else float(best)
+    @abstractmethod
+    def own_state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        """What a resumed run needs besides weights, means and counters: tensors, JSON values."""
 
-    def _check_weights(self, weights: Iterable[Tensor]) -> None:
-        """Refuse to save what no run could continue from; the state before stays."""
+    @abstractmethod
+    def restore(self, tensors: dict[str, dict[str, Tensor]], facts: Mapping[str, Any]) -> None:
+        """Take what `own_state` gave."""
+
+    def follow_weights(self, decay: float) -> None:
+        """Move the means towards the weights, after a step."""
+        # A young mean follows faster, or the random start would weigh on it for long.
+        decay = min(decay, self.step_number / (9 + self.step_number))
+        weights = self.weights()
+        for name, mean in self.means.items():
+            mean.lerp_(weights[name], 1 - decay)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Swap the weights for their means, if there are any."""
+
+        def swap() -> None:
+            weights = self.weights()
+            for name, mean in self.means.items():
+                own = weights[name].clone()
+                weights[name].copy_(mean)
+                mean.copy_(own)
+
+        swap()
+        try:
+            yield
+        finally:
+            swap()
+
+    def save_state(self, *, main: bool = True) -> None:
+        """Write what a resumed run needs; only the process that is `main` writes."""
         # A step may look fine and still leave NaN behind: its loss is that of the weights before.
-        if not all(bool(weight.isfinite().all()) for weight in weights):
+        if not all(bool(weight.isfinite().all()) for weight in self.weights().values()):
             raise ElmoreError(
                 f"step {self.step_number}: the weights contain NaN or infinity; lower optimizer.lr "
                 "or clip_norm and resume from the last save"
             )
+        # On every process: collecting what they carry needs all of them.
+        own, facts = self.own_state()
+        parts = {
+            "weights": self.weights(),
+            "means": self.means,
+            "optimizer": self.optimizer.state(),
+            **own,
+        }
+        counters = {
+            "seen": self.seen,
+            "best_score": None if math.isinf(self.best) else self.best,  # JSON has no infinity
+            "evaluations_since_best": self.evaluations_since_best,
+        }
+        if main:
+            save_state(self.run.resume_path, self.step_number, parts, {**counters, **facts})
+
+    def load_state(self, device: torch.device | str) -> bool:
+        """Continue from the newest saved state; False if there is none."""
+        loaded = load_state(self.run.resume_path, device)
+        if loaded is None:
+            return False
+        parts, facts = loaded
+        with restoring(self.run.resume_path):
+            # The weights of a finished run are in its checkpoint.
+            for name, weight in self.weights().items() if "finished" not in parts else ():
+                # In place: others hold these very tensors, such as a tied softmax.
+                weight.copy_(parts["weights"][name])
+            self.means = parts.get("means", {})
+            self.optimizer.load(parts.get("optimizer", {}))
+            self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
+            best = facts["best_score"]
+            self.evaluations_since_best = int(facts["evaluations_since_best"])
+            self.best = -math.inf if best is None else float(best)
+            self.restore(parts, facts)
+        return True
 
 
 def train(
     trainable: Trainable,
     run: Run,
-    cadence: Cadence,
     *,
+    log_steps: int,
+    save_minutes: float,
+    evaluate_every: int,
+    patience: int,
     unit: str = "tokens",
     score: Callable[[dict[str, float]], float] = lambda found: -found["loss"],
     main: bool = True,
@@ -114,16 +167,24 @@ def train(
 ) -> None:
     """Train until the run has come to its end, or a signal asks to stop.
 
-    `unit` is what `trainable.seen` counts. `score` makes one number of an evaluation; higher is
-    better. `report` gets every line of the log. Only the process that is `main` writes, and `agree`
-    makes all processes take the same decision.
+    Args:
+        trainable: what to train.
+        run: where the log goes.
+        log_steps: steps between lines of the log.
+        save_minutes: minutes between states to resume from.
+        evaluate_every: units of `trainable.seen` between evaluations; 0 for the end only.
+        patience: evaluations without a better score after which to end; 0 for never.
+        unit: what `trainable.seen` counts.
+        score: makes one number of an evaluation; higher is better.
+        main: whether this process writes.
+        report: gets every line of the log.
+        agree: makes all processes take the same decision.
 
     Raises:
         Stopped: after a signal, with everything saved.
     """
-    window = _LogMeans(unit)
-    last_save = time.monotonic()
-    every = cadence.evaluate_every
+    window: list[tuple[StepReport, int]] = []  # steps since the last line of the log
+    last_line = last_save = time.monotonic()
 
     def write(line: dict[str, Any]) -> None:
         line = {"step": trainable.step_number, unit: trainable.seen, **line}
@@ -143,7 +204,7 @@ def train(
             trainable.save_model(best=True)
 
     def ended() -> bool:
-        impatient = 0 < cadence.patience <= trainable.evaluations_since_best
+        impatient = 0 < patience <= trainable.evaluations_since_best
         return impatient or trainable.finished()
 
     if ended():  # a resumed run that has its last evaluation and its model already
@@ -154,16 +215,17 @@ def train(
             before = trainable.seen
             done = trainable.step()
             _check_finite(trainable.step_number, done)
-            window.add(done, trainable.seen - before)
-            if trainable.step_number % cadence.log_steps == 0:
-                write(window.summary())
+            window.append((done, trainable.seen - before))
+            if trainable.step_number % log_steps == 0:
+                write(_summary(window, unit, time.monotonic() - last_line))
+                window, last_line = [], time.monotonic()
             # At multiples, so that a resumed run evaluates where the uninterrupted one does.
-            if every and trainable.seen // every > before // every:
+            if evaluate_every and trainable.seen // evaluate_every > before // evaluate_every:
                 evaluate()
                 evaluated_at = trainable.seen
             # One process may get the signal, or see the clock, a step before the others.
             stop = agree(bool(asked))
-            due = agree(time.monotonic() - last_save >= cadence.save_minutes * 60)
+            due = agree(time.monotonic() - last_save >= save_minutes * 60)
             if (due or stop) and not ended():
                 trainable.save_state()
                 last_save = time.monotonic()
@@ -192,30 +254,16 @@ def _check_finite(step: int, done: StepReport) -> None:
             )
 
 
-class _LogMeans:
-    """Means since the last line of the log."""
-
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self._steps: list[tuple[StepReport, int]] = []
-        self._started = time.monotonic()
-
-    def add(self, done: StepReport, seen: int) -> None:
-        self._steps.append((done, seen))
-
-    def summary(self) -> dict[str, Any]:
-        """The means; the next window starts."""
-        seen = sum(count for _, count in self._steps)
-        last = self._steps[-1][0]
-        sums = {name: sum(d.losses[name] * n for d, n in self._steps) for name in last.losses}
-        line = {
-            "loss": {name: total / seen for name, total in sums.items()},
-            "lr": last.lr,
-            "norm": last.norm,
-            f"{self._unit}_per_s": seen / max(time.monotonic() - self._started, 1e-9),
-        }
-        self._steps, self._started = [], time.monotonic()
-        return line
+def _summary(steps: list[tuple[StepReport, int]], unit: str, seconds: float) -> dict[str, Any]:
+    """Means over steps and what each saw, weighted by the latter; rates are those of the last."""
+    seen, last = sum(count for _, count in steps), steps[-1][0]
+    sums = {name: sum(done.losses[name] * n for done, n in steps) for name in last.losses}
+    return {
+        "loss": {name: total / seen for name, total in sums.items()},
+        "lr": last.lr,
+        "norm": last.norm,
+        f"{unit}_per_s": seen / max(seconds, 1e-9),
+    }
 
 
 @contextmanager

@@ -59,13 +59,12 @@ class Optimizer(ABC):
         own = tuple(f"|{kind}" for kind in self._kinds)
         self._tensors = {key: value.clone() for key, value in state.items() if key.endswith(own)}
 
-    def _kept(self, name: str, weight: Tensor, start: float = 0.0) -> list[Tensor]:
-        """The tensors of a weight, one of each kind; they begin as `start` everywhere."""
-        keys = [f"{name}|{kind}" for kind in self._kinds]
-        for key in keys:
-            if key not in self._tensors:
-                self._tensors[key] = torch.full_like(weight, start)
-        return [self._tensors[key] for key in keys]
+    def _kept(self, name: str, kind: str, like: Tensor, start: float = 0.0) -> Tensor:
+        """A tensor of a weight; it begins as `start` everywhere."""
+        key = f"{name}|{kind}"
+        if key not in self._tensors:
+            self._tensors[key] = torch.full_like(like, start)
+        return self._tensors[key]
 
 
 def sum_rows(gradients: Sequence[RowGradient]) -> RowGradient:
@@ -115,7 +114,7 @@ class Adagrad(Optimizer):
     @torch.no_grad()
     def step(self, updates: Iterable[Update], lr: float) -> None:
         for name, weight, gradient, ids in updates:
-            (everything,) = self._kept(name, weight, self._start)
+            everything = self._kept(name, "sum", weight, self._start)
             if ids is None:
                 sums = everything.addcmul_(gradient, gradient)
                 weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
@@ -133,7 +132,7 @@ class Adam(Optimizer):
     their moments and do not move. Dense Adam, another optimizer, would keep moving them.
     """
 
-    _kinds = ("first", "second")
+    _kinds = ("first", "second", "count")
 
     def __init__(
         self,
@@ -144,7 +143,6 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__()
         self._betas, self._epsilon, self._decay = betas, epsilon, weight_decay
-        self._steps: dict[str, int] = {}
 
     @torch.no_grad()
     def step(self, updates: Iterable[Update], lr: float) -> None:
@@ -154,7 +152,7 @@ class Adam(Optimizer):
     def _update(
         self, name: str, weight: Tensor, gradient: Tensor, ids: Tensor | None, lr: float
     ) -> None:
-        first, second = self._kept(name, weight)
+        first, second = self._kept(name, "first", weight), self._kept(name, "second", weight)
         beta1, beta2 = self._betas
         m, v, w = (first, second, weight) if ids is None else (first[ids], second[ids], weight[ids])
         m.lerp_(gradient, 1 - beta1)
@@ -163,24 +161,11 @@ class Adam(Optimizer):
             w.mul_(1 - lr * self._decay)
         # Per weight, because some are frozen at first; of a table all rows count together, also
         # those that a batch left out.
-        steps = self._steps[name] = self._steps.get(name, 0) + 1
+        steps = int(self._kept(name, "count", torch.zeros((), dtype=torch.int64)).add_(1))
         scale = (v / (1 - beta2**steps)).sqrt_().add_(self._epsilon)
         w.addcdiv_(m, scale, value=-lr / (1 - beta1**steps))
         if ids is not None:
             first[ids], second[ids], weight[ids] = m, v, w
-
-    def state(self) -> dict[str, Tensor]:
-        """Both moments and the number of steps of each weight."""
-        counts = {f"{name}|count": torch.tensor(n) for name, n in self._steps.items()}
-        return {**counts, **super().state()}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        super().load(state)
-        self._steps = {
-            key.removesuffix("|count"): int(count)
-            for key, count in state.items()
-            if key.endswith("|count")
-        }
 
 
 # Makes singular values between 0.01 and 1 end up near 1 (Jordan et al. 2024).
@@ -264,7 +249,7 @@ class Muon(Optimizer):
     def _blocks(self, update: Update) -> tuple[Tensor, Tensor]:
         """The weight and the direction to orthogonalise, (blocks, rows, columns), rows few."""
         name, weight, gradient, _ = update
-        (mean,) = self._kept(name, weight)
+        mean = self._kept(name, "mean", weight)
         mean.lerp_(gradient, 1 - self._momentum)
         ahead = torch.lerp(gradient, mean, self._momentum)
         # The four gates are maps of their own, so each is orthogonalised on its own.
@@ -332,7 +317,8 @@ class Adadelta(Optimizer):
         for name, weight, gradient, ids in updates:
             if ids is not None:
                 raise ValueError("Adadelta has no lazy rows; give the complete gradient")
-            squares, steps = self._kept(name, weight)
+            squares = self._kept(name, "squares", weight)
+            steps = self._kept(name, "steps", weight)
             squares.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
             step = (steps + epsilon).sqrt_().div_((squares + epsilon).sqrt_()).mul_(gradient)
             steps.mul_(rho).addcmul_(step, step, value=1 - rho)

@@ -300,12 +300,18 @@ class Run:
 # --------------------------------------------------------------------------- states to resume from
 
 
-def save_state(
-    folder: Path, step: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]
-) -> None:
+# Tensors by the part of the training that they belong to, then by name.
+Parts = Mapping[str, Mapping[str, "Tensor"]]
+
+
+def save_state(folder: Path, step: int, parts: Parts, facts: dict[str, Any]) -> None:
     """Write the state after a step, then drop all but the two newest."""
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
+    arrays = {
+        f"{part}/{name}": tensor.detach().cpu().contiguous().numpy()
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
     with atomic_folder(
         folder / f"step-{step:010d}", overwrite=True, looks_ours=_looks_ours
     ) as place:
@@ -319,8 +325,10 @@ def save_state(
         shutil.rmtree(old, ignore_errors=True)
 
 
-def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Read the newest complete state, or None if there is none yet.
+def load_state(
+    folder: Path, device: torch.device | str = "cpu"
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]] | None:
+    """Read the newest complete state to a device, or None if there is none yet.
 
     Raises:
         ResumeError: there are states, but all are damaged.
@@ -329,7 +337,7 @@ def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     problem = ""
     for place in reversed(states):
         try:
-            return _read_state(place)
+            return _read_state(place, device)
         except (FormatError, OSError) as error:
             problem = str(error)
     if states:
@@ -351,19 +359,9 @@ def restoring(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def state_part(
-    tensors: Mapping[str, Tensor], name: str, device: torch.device | str
-) -> dict[str, Tensor]:
-    """The tensors of a state that were saved as `name`/..., on a device."""
-    prefix = f"{name}/"
-    return {
-        key.removeprefix(prefix): tensor.to(device)
-        for key, tensor in tensors.items()
-        if key.startswith(prefix)
-    }
-
-
-def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read_state(
+    place: Path, device: torch.device | str
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     import torch
 
     facts = read_json(place / "state.json")
@@ -372,9 +370,13 @@ def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     file = place / "state.safetensors"
     if sha256_file(file) != facts.get("sha256"):
         raise FormatError(f"'{file}' is damaged; remove '{place}'")
+    parts: dict[str, dict[str, Tensor]] = {}
     with read_safetensors(file, what=str(file)) as view:
-        tensors = {name: torch.from_numpy(np.array(view.read(name))) for name in view.shapes}
-    return tensors, facts
+        for key in view.shapes:
+            part, _, name = key.partition("/")
+            tensor = torch.from_numpy(np.array(view.read(key))).to(device)
+            parts.setdefault(part, {})[name] = tensor
+    return parts, facts
 
 
 def _states(folder: Path) -> list[Path]:

@@ -18,6 +18,7 @@ from elmore.text.segmenter import Tokenizer
 from elmore.text.vocabulary import USUAL
 from elmore.training.bilm.pretrain import start_run, train_run
 from elmore.training.bilm.recipe import ModelRecipe, Recipe
+from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.display import TrainingProgress
 from elmore.training.run import Run
 
@@ -105,7 +106,7 @@ def fine_tune(
     tokens = recipe.total_tokens(data)
     patience = ", less if it stops improving" if recipe.run.patience else ""
 
-    def plan(speed: float) -> str:
+    def plan(trainer: LmTrainer, speed: float) -> str:
         return f"about {readable_time(tokens / speed)}{patience}"
 
     train_run(

@@ -14,18 +14,16 @@ import numpy as np
 from elmore.base.json import from_json, read_json
 from elmore.base.machine import peak_memory
 from elmore.base.messages import readable_bytes, readable_time
-from elmore.config import count_parameters, weight_shapes
+from elmore.config import LstmConfig
 from elmore.corpus.prepared import Prepared
 from elmore.nn.threads import TorchWorkers, one_thread
 from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.distributed import Group
-from elmore.training.optimizers import is_lstm_matrix
 from elmore.training.run import Run
 
 # At most; a slow model is measured for a few seconds only.
 _STEPS = 20
-_FLOAT = 4
 # Tokens that a biLM should see per weight (softmax apart). The English model saw 33.
 _FEW_PER_WEIGHT, _MANY_PER_WEIGHT = 2, 60
 _FEW_HELDOUT = 5_000
@@ -64,17 +62,21 @@ class Plan:
     advice: tuple[str, ...]
 
     @classmethod
-    def of(
-        cls, prepared: Prepared, recipe: Recipe, speed: float, evaluation_seconds: float = 0.0
-    ) -> Plan:
-        """Plan a run whose tokens per second are known, after a few steps in this process."""
-        model, n_words = recipe.model, len(prepared.vocabulary)
-        total = recipe.total_tokens(prepared)
-        parameters = count_parameters(model.config(n_words))
-        curve, perplexity = expected_perplexity(recipe, n_words, prepared.n_tokens, total)
+    def of(cls, trainer: LmTrainer, speed: float, evaluation_seconds: float = 0.0) -> Plan:
+        """Plan a run whose tokens per second are known, after a step or more of its trainer."""
+        prepared, recipe, total = trainer.prepared, trainer.recipe, trainer.total()
+        n_words = len(trainer.vocabulary)
+        parameters = sum(weight.numel() for weight in trainer.bilm.parameters())
+        curve, perplexity = expected_perplexity(
+            trainer.bilm.config.lstm, n_words, prepared.n_tokens, total
+        )
         every = recipe.run.evaluate_tokens
         evaluations = 1 + (total // every if every else 0)
         memory = peak_memory()
+        softmax = trainer.softmax_weight.nbytes + trainer.softmax_bias.nbytes
+        model = softmax + sum(weight.nbytes for weight in trainer.bilm.parameters())
+        tensors = [trainer.weights(), trainer.optimizer.state(), trainer.means]
+        state = sum(tensor.nbytes for part in tensors for tensor in part.values())
         return cls(
             recipe=recipe.name,
             tokens=prepared.n_tokens,
@@ -83,14 +85,15 @@ class Plan:
             tokens_per_second=speed,
             seconds=total / speed + evaluations * evaluation_seconds,
             # A model that is saved is copied first.
-            memory_bytes=None if memory is None else memory + _softmax_bytes(recipe, n_words),
-            disk_bytes=disk_bytes(recipe, n_words),
+            memory_bytes=None if memory is None else memory + softmax,
+            # Two models, and three states while one is saved.
+            disk_bytes=2 * model + 3 * state,
             perplexity=perplexity,
             perplexity_of=f"{curve.text}, {curve.vocabulary:,} words, "
             f"{curve.dim} cells and {curve.projection_dim} dimensions",
             parameters=parameters,
             vocabulary=n_words,
-            advice=tuple(_advice(prepared, recipe, total, parameters)),
+            advice=tuple(_advice(trainer, total, parameters)),
         )
 
     def line(self) -> str:
@@ -165,33 +168,11 @@ def make_plan(
         trainer.evaluate()
         taken = time.perf_counter() - began
     share = len(everything) / max(1, len(trainer.heldout))
-    return Plan.of(prepared, recipe, speed, taken * share)
+    return Plan.of(trainer, speed, taken * share)
 
 
-def disk_bytes(recipe: Recipe, n_words: int) -> int:
-    """The most that a run folder takes: two models, and three states while one is saved."""
-    model = recipe.model
-    shapes = weight_shapes(model.config(n_words))
-    kept = {"adagrad": 1, "adam": 2, "muon": 2}[recipe.optimizer.name]
-    weights = state = 0
-    for name, shape in shapes.items():
-        size = _FLOAT * math.prod(shape)
-        weights += size
-        # Muon keeps one mean of the LSTMs' matrices, and both of Adam for all other weights.
-        muon = recipe.optimizer.name == "muon" and is_lstm_matrix(name)
-        state += size * (1 if muon else kept)
-    softmax = _softmax_bytes(recipe, n_words)
-    weights, state = weights + softmax, state + kept * softmax
-    state += weights if recipe.schedule.average else 0
-    return 2 * weights + 3 * (weights + state)
-
-
-def _softmax_bytes(recipe: Recipe, n_words: int) -> int:
-    clusters = len(recipe.loss.cutoffs) if recipe.loss.kind == "adaptive" else 0
-    return _FLOAT * (n_words + clusters) * (recipe.model.projection_dim + 1)
-
-
-def _advice(prepared: Prepared, recipe: Recipe, total: int, parameters: int) -> Iterator[str]:
+def _advice(trainer: LmTrainer, total: int, parameters: int) -> Iterator[str]:
+    prepared, model = trainer.prepared, trainer.recipe.model
     if prepared.n_tokens < _LITTLE_TEXT:
         yield (
             f"{prepared.n_tokens:,} tokens are little text; a trained model that you adapt with "
@@ -203,19 +184,19 @@ def _advice(prepared: Prepared, recipe: Recipe, total: int, parameters: int) -> 
             "faster and learns as much (`--recipe tiny`)"
         )
     if total > _MANY_PER_WEIGHT * parameters:
-        dim, projection = recipe.model.dim * 3 // 2, recipe.model.projection_dim * 3 // 2
+        dim, projection = model.dim * 3 // 2, model.projection_dim * 3 // 2
         yield (
             "there is enough text for a larger model: "
             f"--set model.dim={dim} --set model.projection_dim={projection}"
         )
-    if prepared.heldout_oov_rate > _MANY_UNKNOWN:
+    if prepared.heldout.oov_rate > _MANY_UNKNOWN:
         yield (
-            f"{prepared.heldout_oov_rate:.0%} of the held-out words are not in the vocabulary, so "
+            f"{prepared.heldout.oov_rate:.0%} of the held-out words are not in the vocabulary, so "
             "perplexity will mislead; use more text, a larger --vocabulary, or split words into "
             "smaller tokens"
         )
     frequent = int((prepared.counts_of(prepared.vocabulary) >= _RARE).sum())
-    if prepared.heldout_oov_rate <= _MANY_UNKNOWN and 2 * frequent < len(prepared.vocabulary):
+    if prepared.heldout.oov_rate <= _MANY_UNKNOWN and 2 * frequent < len(prepared.vocabulary):
         yield (
             f"only {frequent:,} of the {len(prepared.vocabulary):,} words occur {_RARE} times or "
             f"more; `--vocabulary {max(frequent, 4)}` in `elmore prepare` is faster and predicts "
@@ -276,14 +257,14 @@ def curves() -> tuple[_Curve, ...]:
 
 
 def expected_perplexity(
-    recipe: Recipe, n_words: int, tokens: int, total: int
+    shape: LstmConfig, n_words: int, tokens: int, total: int
 ) -> tuple[_Curve, float | None]:
     """The curve of the size nearest by its multiplications per token, and what it says about a run.
 
     None if the curve does not apply: perplexities over vocabularies of different sizes cannot be
     compared, and a model of a very different size learns at another speed.
     """
-    size = recipe.model.dim * recipe.model.projection_dim
+    size = shape.dim * shape.projection_dim
 
     def distance(curve: _Curve) -> float:
         return abs(math.log(size) - math.log(curve.dim * curve.projection_dim))

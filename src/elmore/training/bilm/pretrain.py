@@ -17,7 +17,7 @@ from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.distributed import Group, join_group
-from elmore.training.loop import Cadence, train
+from elmore.training.loop import train
 from elmore.training.run import Run, load_state
 
 
@@ -76,10 +76,7 @@ def pretrain(
         prepared,
         recipe,
         group,
-        # A recipe alone does not say how large such a model is.
-        plan=None
-        if recipe.model.tokens == "model"
-        else lambda speed: Plan.of(prepared, recipe, speed).line(),
+        plan=lambda trainer, speed: Plan.of(trainer, speed).line(),
         seed=seed,
         threads=threads,
         progress=progress,
@@ -104,7 +101,7 @@ def train_run(
     recipe: Recipe,
     group: Group,
     *,
-    plan: Callable[[float], str] | None,
+    plan: Callable[[LmTrainer, float], str],
     seed: int,
     threads: int | None,
     progress: TrainingProgress,
@@ -113,8 +110,8 @@ def train_run(
 ) -> None:
     """Start or resume a run.
 
-    `start` are weights to start from. `plan` says in words what a new run will do, from the tokens
-    per second of its first steps; `announced` is reported before the first.
+    `start` are weights to start from. `plan` says in words what a new run will do, from its trainer
+    and the tokens per second of its first steps; `announced` is reported before the first.
     """
     trainer = LmTrainer(recipe, run, prepared, seed, group, TorchWorkers(threads), start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -122,7 +119,7 @@ def train_run(
         planned = run.exists()
         if planned:
             run.check(recipe, facts, write=group.main)
-            if trainer.load_state() and group.main:
+            if trainer.load_state(group.device) and group.main:
                 run.forget_after(trainer.step_number)
             # Killed before its first save: the run starts again, and so does its log.
             elif group.main:
@@ -130,24 +127,30 @@ def train_run(
         elif group.main:
             run.start(recipe, facts)
         group.barrier()
-        around = recipe.run
-        cadence = Cadence(
-            around.log_steps, around.save_minutes, around.evaluate_tokens, around.patience
-        )
         with one_thread(), reporting(progress if group.main else False, run.path) as read:
             first = {"step": 0, "tokens": 0, "total": trainer.total()}
 
             def report(line: dict[str, Any]) -> None:
                 nonlocal planned
-                if not planned and plan is not None and "tokens_per_s" in line:
+                if not planned and "tokens_per_s" in line:
                     planned = True
-                    read({**first, "plan": plan(line["tokens_per_s"])})
+                    read({**first, "plan": plan(trainer, line["tokens_per_s"])})
                 read(line)
 
             if announced is not None and not planned:
                 read({**first, "plan": announced})
             try:
-                train(trainer, run, cadence, main=group.main, report=report, agree=group.any)
+                train(
+                    trainer,
+                    run,
+                    log_steps=recipe.run.log_steps,
+                    save_minutes=recipe.run.save_minutes,
+                    evaluate_every=recipe.run.evaluate_tokens,
+                    patience=recipe.run.patience,
+                    main=group.main,
+                    report=report,
+                    agree=group.any,
+                )
             except Stopped:
                 group.leave()  # together: one that ends alone makes the others abort
                 raise

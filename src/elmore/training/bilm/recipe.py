@@ -71,11 +71,6 @@ class ModelRecipe:
     skip_connections: bool = key(True, "upper layers add their input to their output")
     bidirectional: bool = key(True, "false trains the forward direction only")
     tied_softmax: bool = key(False, 'one table for input and softmax; only with tokens = "words"')
-    vectors: str | None = key(
-        None,
-        'start the word table from word vectors; only with tokens = "words"',
-        example="glove.txt",
-    )
 
     @classmethod
     def from_config(cls, config: BiLmConfig, alphabet: str = "bytes") -> ModelRecipe:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +32,6 @@ from elmore.nn.softmax import (
 )
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import Alphabet, ByteAlphabet
-from elmore.text.word_vectors import read_word_vectors
 from elmore.training.bilm.batches import LmBatch
 from elmore.training.bilm.objective import Objective
 from elmore.training.bilm.recipe import Recipe
@@ -48,7 +45,7 @@ from elmore.training.optimizers import (
     make_optimizer,
     sum_rows,
 )
-from elmore.training.run import Run, load_state, restoring, save_state, state_part
+from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator, torch_generator
 
 
@@ -69,10 +66,10 @@ class LmTrainer(Trainable):
         workers: Workers,
         start: Checkpoint | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(run)
         if prepared.n_tokens == 0:
             raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-        self.recipe, self.run, self.prepared = recipe, run, prepared
+        self.recipe, self.prepared = recipe, prepared
         self.seed, self.group = seed, group
         model, config = recipe.model, None
         self.vocabulary, self.alphabet = prepared.vocabulary, self._alphabet(start)
@@ -118,9 +115,6 @@ class LmTrainer(Trainable):
             run=self.objective.run,
         )
         self._carried: BiLmState | None = None
-        self._means: dict[str, Tensor] = {}
-        if model.vectors is not None:
-            self._use_vectors(Path(model.vectors))
         if start is not None:
             self.start_from(start)
 
@@ -201,11 +195,9 @@ class LmTrainer(Trainable):
         norm = self._update(sum_rows(rows), lr)
         self.step_number += 1
         self.seen += everything
-        if average := recipe.schedule.average:
-            # A young mean follows faster, or the random start would weigh on it for long.
-            decay = min(average, self.step_number / (9 + self.step_number))
-            for name, weight in self._weights().items():
-                self._means.setdefault(name, weight.clone()).lerp_(weight, 1 - decay)
+        if recipe.schedule.average and not self.means:
+            self.means = {name: weight.clone() for name, weight in self.weights().items()}
+        self.follow_weights(recipe.schedule.average)
         means = [total / everything for total in self.group.sum_numbers(sums)]
         return StepReport(dict(zip(names, means, strict=True)), lr, norm)
 
@@ -224,7 +216,7 @@ class LmTrainer(Trainable):
             return None
         unknown = -1 if self.vocabulary.unknown is None else self.vocabulary.unknown
         parts = []
-        with self._averaged():
+        with self.averaged():
             predicted = [self.objective.log_likelihoods(batch)[0] for batch in self.heldout]
         for batch, logs in zip(self.heldout, predicted, strict=True):
             arrays = [log.double().cpu().numpy() for log in logs]
@@ -243,88 +235,39 @@ class LmTrainer(Trainable):
             "oov_rate": found.oov_rate,
         }
 
-    def _weights(self) -> dict[str, Tensor]:
-        """All that learns, under the names of a state; a tied table once."""
+    def weights(self) -> dict[str, Tensor]:
+        """All that learns; a tied table once."""
         weights = {f"bilm/{name}": w.detach() for name, w in self.bilm.named_parameters()}
         if not self.recipe.model.tied_softmax:
             weights["softmax/weight"] = self.softmax_weight
         return {**weights, "softmax/bias": self.softmax_bias}
 
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Swap the weights for their means, if the recipe asks for them."""
+    def save_state(self, *, main: bool = True) -> None:
+        super().save_state(main=self.group.main)
+        self.group.barrier()
 
-        def swap() -> None:
-            weights = self._weights()
-            for name, mean in self._means.items():
-                own = weights[name].clone()
-                weights[name].copy_(mean)
-                mean.copy_(own)
-
-        swap()
-        try:
-            yield
-        finally:
-            swap()
-
-    def save_state(self) -> None:
-        """Write what a resumed run needs; states of all processes go into one file.
+    def own_state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        """The carried state of all processes, and the position in the data.
 
         The weights of a finished run are in its checkpoint already, as means if the recipe asks for
         them. If it is trained longer, its optimizer starts again.
         """
-        tensors = self._weights()
-        self._check_weights(tensors.values())
+        own: dict[str, dict[str, Tensor]] = {}
         if self.finished():
-            tensors = {"finished": torch.ones(1)}
-        else:
-            tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
-            tensors.update({f"mean/{name}": mean for name, mean in self._means.items()})
+            # A file of tensors must hold one.
+            own = {"weights": {}, "means": {}, "optimizer": {}, "finished": {"": torch.ones(1)}}
         if self._carried is not None:
-            # On every process, also those that write nothing: gathering needs all of them.
-            for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
-                tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
-        if self.group.main:
-            facts = {**self._counters(), "cursor": self.batches.cursor()}
-            save_state(self.run.resume_path, self.step_number, tensors, facts)
-        self.group.barrier()
+            named = zip(("hidden", "cell"), self._carried, strict=True)
+            own["carried"] = {k: torch.stack(self.group.gather_tensors(t)) for k, t in named}
+        return own, {"cursor": self.batches.cursor()}
 
-    def load_state(self) -> bool:
-        """Continue from the newest saved state; False if there is none."""
-        loaded = load_state(self.run.resume_path)
-        if loaded is None:
-            return False
-        tensors, facts = loaded
-        with restoring(self.run.resume_path):
-            if "finished" in tensors:
-                self.start_from(read_checkpoint(self.run.checkpoint_path))
-            else:
-                with torch.no_grad():
-                    for name, weight in self._weights().items():
-                        # In place: the objective and a tied softmax hold these very tensors.
-                        weight.copy_(tensors[name])
-            device = self.softmax_bias.device
-            self.optimizer.load(state_part(tensors, "optimizer", device))
-            if self.recipe.schedule.average:
-                self._means = state_part(tensors, "mean", device)
-            if "carried/hidden" in tensors:
-                hidden, cell = (
-                    tensors[f"carried/{key}"][self.group.rank] for key in ("hidden", "cell")
-                )
-                self._carried = BiLmState(hidden.to(device), cell.to(device))
-            self._restore_counters(facts)
-            self.batches.restore(facts["cursor"])
-        return True
-
-    def _use_vectors(self, path: Path) -> None:
-        """Start the word table from a file of word vectors; other words stay random."""
-        if self.recipe.model.tokens != "words":
-            raise ConfigError("model.vectors is for word input; set model.tokens='words' too")
-        dim = self.recipe.model.projection_dim
-        found = read_word_vectors(path, only=self.vocabulary, dim=dim)
-        ids = torch.from_numpy(self.vocabulary.encode(found.words))
-        with torch.no_grad():
-            self.bilm.tokens.words[ids] = torch.from_numpy(found.vectors)
+    def restore(self, tensors: dict[str, dict[str, Tensor]], facts: Mapping[str, Any]) -> None:
+        if "finished" in tensors:
+            self.start_from(read_checkpoint(self.run.checkpoint_path))
+        if carried := tensors.get("carried"):
+            rank = self.group.rank
+            self._carried = BiLmState(carried["hidden"][rank], carried["cell"][rank])
+        self.batches.restore(facts["cursor"])
 
     def start_from(self, checkpoint: Checkpoint) -> None:
         """Take the weights of a trained model, and its softmax if it has one."""
@@ -350,7 +293,7 @@ class LmTrainer(Trainable):
         """Write the model as an elmore folder."""
         if self.group.main:
             path = self.run.best_path if best else self.run.checkpoint_path
-            with self._averaged():
+            with self.averaged():
                 elmore_folder.write(self.checkpoint(), path, overwrite=True)
         self.group.barrier()
 
