@@ -83,8 +83,8 @@ def test_a_planted_signal_is_found_and_noise_is_not(tiny_elmo, data, tmp_path):
     assert rows["most frequent tag"]["ambiguous"] is None  # a form has one tag
     assert rows["most frequent tag"]["known"] == 100
     (tags,) = [rows for title, rows in report.tables.items() if title.startswith("upos, each tag")]
-    assert [row["tag"] for row in tags] == ["OTHER", "VOWEL"]
-    assert sum(row["words"] for row in tags) == 300
+    assert [row["label"] for row in tags] == ["OTHER", "VOWEL"]
+    assert sum(row["items"] for row in tags) == 300
     assert "static.txt (100.0% of the test words)" in report.measured_on["vectors"]
     assert report.measured_on["train"].endswith("(150 sentences, 900 words)")
     again = Pos(tiny_elmo, vectors=vectors, cache=tmp_path / "cache").run(data)

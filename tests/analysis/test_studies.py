@@ -75,11 +75,8 @@ def test_runs_of_other_settings_are_refused(
 
     report = study()
     for changes, message in (
-        ({"optimizer.lr": "0.5"}, r"baseline-0' was trained with optimizer\.lr=0\.01, not 0\.5;"),
-        (
-            {"optimizer.clip_norm": "9.0", "schedule.epochs": "3"},
-            r"clip_norm=\S+, not 9\.0, schedule\.epochs=1, not 3; .* another folder",
-        ),
+        ({"optimizer.lr": "0.5"}, r"baseline-0' holds a finished run, .* another optimizer\.lr"),
+        ({"schedule.epochs": "3"}, r"another schedule\.epochs; train in another folder"),
         ({"model.lstm": "[8]"}, r"model\.lstm=\[12\], not \[8\]"),
     ):
         with pytest.raises(ResumeError, match=message):
@@ -181,7 +178,6 @@ def test_mixes_of_one_layer_and_of_other_penalties(
         report = task.fit(files[0], out=folders[name])
         if name == "top":
             assert "layer 2" in report.tables["mix"][0]
-            task.save(tmp_path / "alone", with_elmo=False)
     for order in (("top", "one", "small"), ("small", "one", "top")):
         report = Mixes().run([folders[name] for name in order])
         rows = dict(zip(order, report.tables["mix"], strict=True))
@@ -195,9 +191,6 @@ def test_mixes_of_one_layer_and_of_other_penalties(
         }
         assert "layer 2" in str(report)
     plot_report(report, tmp_path / "x.svg")
-    (row,) = Mixes().run([tmp_path / "alone"]).tables["mix"]  # which layer it is, nobody knows
-    assert row["top layer"] == 1.0
-    plot_report(Mixes().run([tmp_path / "alone", folders["one"]]), tmp_path / "y.svg")
 
 
 def test_misuse(tiny_elmo: Elmo, files: list[Path]) -> None:

@@ -7,28 +7,17 @@ from typing import TYPE_CHECKING
 from elmore.base.optional import lazy_names
 
 if TYPE_CHECKING:
-    from elmore.analysis.blimp import Blimp
-    from elmore.analysis.lexical_substitution import LexicalSubstitution
-    from elmore.analysis.neighbors import Neighbors
-    from elmore.analysis.pos import Pos
-    from elmore.analysis.studies import LayerWeighting, Mixes, Placement, SampleSize
-    from elmore.analysis.usage_graph import UsageGraph
-    from elmore.analysis.wsd import Wsd
-    from elmore.analysis.wsi import SenseInduction
-
-__all__ = [
-    "Blimp",
-    "LayerWeighting",
-    "LexicalSubstitution",
-    "Mixes",
-    "Neighbors",
-    "Placement",
-    "Pos",
-    "SampleSize",
-    "SenseInduction",
-    "UsageGraph",
-    "Wsd",
-]
+    from elmore.analysis.blimp import Blimp as Blimp
+    from elmore.analysis.lexical_substitution import LexicalSubstitution as LexicalSubstitution
+    from elmore.analysis.neighbors import Neighbors as Neighbors
+    from elmore.analysis.pos import Pos as Pos
+    from elmore.analysis.studies import LayerWeighting as LayerWeighting
+    from elmore.analysis.studies import Mixes as Mixes
+    from elmore.analysis.studies import Placement as Placement
+    from elmore.analysis.studies import SampleSize as SampleSize
+    from elmore.analysis.usage_graph import UsageGraph as UsageGraph
+    from elmore.analysis.wsd import Wsd as Wsd
+    from elmore.analysis.wsi import SenseInduction as SenseInduction
 
 _NAMES = {
     "Blimp": "elmore.analysis.blimp",
@@ -43,4 +32,5 @@ _NAMES = {
     "UsageGraph": "elmore.analysis.usage_graph",
     "Wsd": "elmore.analysis.wsd",
 }
+__all__ = sorted(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,8 @@ from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row, Value
 from elmore.tasks.data.columns import TagKind, read_conllu
+from elmore.tasks.data.tags import usual_tags
+from elmore.tasks.scores import class_scores
 from elmore.text.records import TaggedSentence
 from elmore.text.word_vectors import WordVectors
 
@@ -35,7 +36,6 @@ _FILES = ("train", "dev", "test")
 _L2_CHOICES = (1e-2, 1e-3, 1e-4, 1e-5)
 # Largest slope of the mean cross-entropy at which a fit ends.
 _TOLERANCE = 1e-4
-_BLOCK_ROWS = 16_384
 Half = NDArray[np.float16]
 Labels = NDArray[np.int64]
 Texts = Sequence[Sequence[TaggedSentence]]
@@ -44,31 +44,21 @@ Features = tuple[Half, Half, Half]
 
 
 class Fitted(NamedTuple):
-    """A linear classifier on standardised vectors, by scikit-learn.
+    """A linear classifier of scikit-learn on standardised vectors.
 
     Attributes:
         model: the classifier.
-        mean: of each feature, (dim,).
-        scale: of each feature, (dim,).
         l2: the strength that was best on the development rows.
         accuracy: there.
-        steps: iterations over all fits.
     """
 
     model: Any
-    mean: NDArray[np.float32]
-    scale: NDArray[np.float32]
     l2: float
     accuracy: float
-    steps: int
 
     def predict(self, features: Half) -> Labels:
         """The likeliest class of each row, (n,)."""
-        found = np.zeros(len(features), np.int64)
-        for start in range(0, len(features), _BLOCK_ROWS):
-            rows = (features[start : start + _BLOCK_ROWS] - self.mean) / self.scale
-            found[start : start + _BLOCK_ROWS] = self.model.predict(rows)
-        return found
+        return np.asarray(self.model.predict(features.astype(np.float32)))
 
 
 def fit(
@@ -93,18 +83,14 @@ def fit(
         l2_choices: strengths, tried from the largest to the smallest.
         max_steps: limit of iterations for one strength.
     """
-    linear_model: Any = require("sklearn.linear_model", "analyze", "the linear probe")
-    rows = features.astype(np.float32)
-    # In double precision: a float32 sum over a million rows loses digits.
-    mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-    rows -= mean
-    scale = np.sqrt(np.square(rows).mean(axis=0, dtype=np.float64)).astype(np.float32)
-    # A feature that hardly varies must not be blown up to the size of the others.
-    scale = np.where(scale > 1e-6, scale, np.float32(1))
-    rows /= scale
-    model = linear_model.LogisticRegression(warm_start=True, max_iter=max_steps, tol=_TOLERANCE)
+    linear, preprocessing, pipeline = (
+        require(f"sklearn.{part}", "analyze", "the linear probe")
+        for part in ("linear_model", "preprocessing", "pipeline")
+    )
+    scaler: Any = preprocessing.StandardScaler()
+    rows = scaler.fit_transform(features.astype(np.float32))
+    model: Any = linear.LogisticRegression(warm_start=True, max_iter=max_steps, tol=_TOLERANCE)
     tried: list[Fitted] = []
-    steps = 0
     for l2 in sorted(l2_choices, reverse=True):
         # scikit-learn sums the losses that we average.
         model.C = 1 / (l2 * len(rows))
@@ -112,12 +98,11 @@ def fit(
             # Few rows and weak l2 have no finite optimum; what max_steps reach is good enough.
             warnings.filterwarnings("ignore", "lbfgs failed to converge")
             model.fit(rows, labels)
-        steps += int(model.n_iter_.max())
-        fitted = Fitted(copy.deepcopy(model), mean, scale, l2, 0.0, steps)
+        fitted = Fitted(pipeline.make_pipeline(scaler, copy.deepcopy(model)), l2, 0.0)
         accuracy = float((fitted.predict(dev_features) == dev_labels).mean())
         tried.append(fitted._replace(accuracy=accuracy))
     # The strongest of equally good ones.
-    return max(tried, key=lambda one: one.accuracy)._replace(steps=steps)
+    return max(tried, key=lambda one: one.accuracy)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -166,7 +151,7 @@ class Pos(LayerProbe):
                 fitted = fit(train, tags, dev, dev_tags)
                 row = problem.row(name, test, fitted)
                 tables[kind].append(row)
-                _logger.info("%s, %s: %.2f (%d steps)", kind, name, row["test"], fitted.steps)
+                _logger.info("%s, %s: %.2f", kind, name, row["test"])
                 if not name.startswith("random") and fitted.accuracy > best.get(kind, -1):
                     best[kind] = fitted.accuracy
                     title = f"{kind}, each tag, by {name}, the best on dev"
@@ -258,32 +243,20 @@ class _Problem:
         }
 
     def most_frequent(self, texts: Texts) -> Row:
-        """The baseline: the commonest tag of a form."""
-        counts: dict[str, Counter[int]] = {}
-        for word, number in zip(_words(texts[0]), self.numbers[0], strict=True):
-            counts.setdefault(word, Counter())[int(number)] += 1
-        # Unseen forms are rare ones, so they are taken for what forms seen once are.
-        once = Counter(next(iter(c)) for c in counts.values() if c.total() == 1)
-        other = (once or Counter(self.numbers[0].tolist())).most_common(1)[0][0]
-        usual = {word: c.most_common(1)[0][0] for word, c in counts.items()}
+        """The baseline: the most frequent tag of a form."""
+        tags = [self.names[number] for number in self.numbers[0]]
+        usual = usual_tags(zip(_words(texts[0]), tags, strict=True))
         dev, test = (
-            np.array([usual.get(word, other) for word in _words(text)]) for text in texts[1:]
+            np.array([self.names.index(usual(word)) for word in _words(text)]) for text in texts[1:]
         )
         row = {"vectors": "most frequent tag", "dim": None, "l2": None}
         return {**row, "dev": percent(dev == self.numbers[1]), **self._scores(test)}
 
     def per_label(self, test: Half, fitted: Fitted) -> list[Row]:
-        """Recall and precision of every tag."""
-        predicted, gold = fitted.predict(test), self.numbers[2]
-        return [
-            {
-                "tag": name,
-                "words": int((gold == number).sum()),
-                "precision": percent(gold[predicted == number] == number),
-                "recall": percent(predicted[gold == number] == number),
-            }
-            for number, name in enumerate(self.names)
-        ]
+        """How well each tag is found."""
+        names = [*self.names, "another"]  # number -1
+        gold, found = ([names[k] for k in n] for n in (self.numbers[2], fitted.predict(test)))
+        return class_scores(gold, found, self.names)[1]
 
     def _scores(self, predicted: Labels) -> dict[str, float | None]:
         right = predicted == self.numbers[2]

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from elmore.base.json import from_json
-from elmore.base.messages import SILENT, Progress
+from elmore.base.messages import SILENT, Progress, say, wants_reports
 from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
-from elmore.embedding.load import read_checkpoint
-from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.folder import PAPER_TASKS, read_task, runs_of, task_class
-from elmore.tasks.recipe import ElmoRecipe, TaskRecipe
+from elmore.tasks.folder import PAPER_TASKS, load, runs_of, task_class
+from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Task
-from elmore.training.bilm.recipe import MISSING
-from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 
 _SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -100,7 +94,6 @@ class TaskStudy:
         cache: a folder that keeps the layers for next time.
         max_bytes: what that folder may hold.
         progress: counts sentences whose layers are computed.
-        report: gets a line for each run that has ended.
     """
 
     name: ClassVar[str]
@@ -119,7 +112,6 @@ class TaskStudy:
     cache: str | Path | None = None
     max_bytes: int = MAX_BYTES
     progress: Progress = SILENT
-    report: Callable[[str], object] = lambda line: None
 
     def __post_init__(self) -> None:
         if self.task not in PAPER_TASKS:
@@ -192,8 +184,9 @@ class TaskStudy:
                 curve = report.tables[f"{metric} by epoch"]
                 curves.append([float(row[metric] or 0) for row in curve])
                 done += 1
-                said = f"{done} of {total}: {variant.name}, seed {seed}"
-                self.report(f"{said}: {metric} {scores[-1]:.2f}")
+                if wants_reports():
+                    score = f"{metric} {scores[-1]:.2f}"
+                    say(f"{done} of {total}: {variant.name}, seed {seed}: {score}")
             outcomes.append(Outcome(variant, scores, curves, size))
         return outcomes
 
@@ -204,7 +197,6 @@ class TaskStudy:
         if self.out is not None:
             name = variant.name.replace(" ", "-").replace("%", "").replace(",", "")
             out = Path(self.out) / f"{name}-{seed}"
-            _check_recipe(Run(out), recipe)
         return self.kind(
             self.elmo if variant.elmo else None,
             recipe=recipe,
@@ -226,22 +218,6 @@ class TaskStudy:
     def _recipe(self, changes: Mapping[str, str]) -> TaskRecipe:
         settings = {**(self.settings or {}), **changes}
         return TaskRecipe.load(self.recipe, self.task, self.kind.sizes, settings)
-
-
-def _check_recipe(run: Run, recipe: TaskRecipe) -> None:
-    """Refuse a run of another recipe, though it could resume: its scores are that recipe's."""
-    changed = run.changed(recipe) if run.exists() else {}
-    # When to log and to save does not change scores.
-    odd = [
-        f"{key}={old!r}, not {new!r}"
-        for key, (old, new) in changed.items()
-        if not key.startswith("run.")
-    ]
-    if odd:
-        raise ResumeError(
-            f"'{run.path}' was trained with {', '.join(odd)}; use the same or another folder for "
-            "the runs"
-        )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -393,26 +369,6 @@ def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
 
 # --------------------------------------------------------------------------- learned mixes
 
-_TOP = "top layer"
-
-
-class LearnedMix(NamedTuple):
-    """The mix of one place in one run.
-
-    Attributes:
-        task: name of the task.
-        place: "input" or "output".
-        weights: name of a layer to its weight, a softmax.
-        gamma: the scale.
-        penalty: lambda.
-    """
-
-    task: str
-    place: str
-    weights: Mapping[str, float]
-    gamma: float
-    penalty: float
-
 
 class Mixes:
     """Collect the mixes of trained tasks; runs of the same kind are averaged.
@@ -431,42 +387,49 @@ class Mixes:
         """
         if isinstance(data, str | Path) or not data:
             raise ConfigError("mix takes folders of trained tasks; name one or more")
-        found = {str(run): _mixes(run) for path in data for run in runs_of(path)}
-        mixes = [mix for of_run in found.values() for mix in of_run]
-        if not mixes:
+        runs = [run for path in data for run in runs_of(path)]
+        without: list[str] = []
+        # Shares of a softmax over just these layers: no others can be averaged with them.
+        groups: dict[tuple[str, Any, tuple[str, ...], float], list[Row]] = {}
+        for run in runs:
+            task: Any = load(run)
+            # Where layers enter side by side, there is no mix.
+            mixes = [row for row in task.mix_table() if "place" in row]
+            if not mixes:
+                without.append(str(run))
+            for row in mixes:
+                layers = tuple(name for name in row if name.startswith("layer "))
+                key = (task.name, row["place"], layers, task.recipe.elmo.penalty)
+                groups.setdefault(key, []).append(row)
+        if not groups:
             raise InputError("none of these tasks was trained with ELMo; name others")
-        without = [run for run, of_run in found.items() if not of_run]
         notes = [f"without ELMo, left out: {', '.join(without)}"] if without else []
-        groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
-        for mix in mixes:
-            # Shares of a softmax over just these layers: no others can be averaged with them.
-            key = (mix.task, mix.place, tuple(mix.weights), mix.penalty)
-            groups.setdefault(key, []).append(mix)
-        every = sorted({name for mix in mixes for name in mix.weights}, key=_order)
+        every = {name for _, _, names, _ in groups for name in names}
+        order = sorted(every, key=lambda name: (len(name), name))  # layer 2 before layer 10
         rows: list[Row] = []
         metrics: dict[str, float] = {}
-        for (task, place, names, penalty), group in groups.items():
-            columns = {name: [mix.weights[name] for mix in group] for name in names}
-            means = {name: statistics.fmean(column) for name, column in columns.items()}
+        for (name, place, names, penalty), group in groups.items():
+            columns = {layer: [float(row[layer] or 0) for row in group] for layer in names}
+            means = {layer: statistics.fmean(column) for layer, column in columns.items()}
             spread = [max(column) - min(column) for column in columns.values()]
             rows.append(
                 {
-                    "task": task,
+                    "task": name,
                     "place": place,
-                    **{name: means.get(name) for name in every},
+                    **{layer: means.get(layer) for layer in order},
                     "range": max(spread) if len(group) > 1 else None,
-                    "gamma": statistics.fmean(mix.gamma for mix in group),
+                    "gamma": statistics.fmean(float(row["gamma"] or 0) for row in group),
                     "lambda": penalty,
                     "trainings": len(group),
                 }
             )
             if len(names) > 1:
-                name = f"{task} {place} layer 1 of {len(names)}, lambda {penalty:g}"
-                metrics[name] = means["layer 1"]
+                title = f"{name} {place} layer 1 of {len(names)}, lambda {penalty:g}"
+                metrics[title] = means["layer 1"]
         return Report(
             name="mix",
             metrics=metrics,
-            measured_on={"model": None, "trained tasks": list(found)},
+            measured_on={"model": None, "trained tasks": list(map(str, runs))},
             tables={"mix": rows},
             notes=[
                 "the paper: at the input the first LSTM layer is favoured; at the output the "
@@ -475,34 +438,3 @@ class Mixes:
                 *notes,
             ],
         )
-
-
-def _order(name: str) -> tuple[bool, int, str]:
-    return name == _TOP, len(name), name  # layer 2 before layer 10, the unknown one last
-
-
-def _mixes(path: Path) -> list[LearnedMix]:
-    """The mix of each place of a trained task."""
-    content = read_task(path)
-    recipe = content.recipe.get("elmo")
-    use = from_json(ElmoRecipe, recipe, what=str(path), key="elmo", fix=MISSING)
-    places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
-    result = []
-    for k, place in enumerate(places):
-        scores = content.weights.get(f"features.elmo.mixes.{k}.weights")
-        if scores is None:
-            continue  # the baseline
-        gamma = content.weights.get(f"features.elmo.mixes.{k}.gamma")
-        if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
-            raise FormatError(f"'{path}' has no complete mix at its {place}; restore it")
-        # Shifted before exp, so that large scores do not overflow.
-        powers = np.exp(scores - scores.max())
-        if use.layers == "all":
-            names = [f"layer {layer}" for layer in range(len(powers))]
-        elif content.inside is None:  # only the biLM inside knows the number of the last layer
-            names = [_TOP]
-        else:
-            names = [f"layer {read_checkpoint(content.inside).config.n_layers - 1}"]
-        weights = dict(zip(names, (powers / powers.sum()).tolist(), strict=True))
-        result.append(LearnedMix(content.task, place, weights, float(gamma), use.penalty))
-    return result

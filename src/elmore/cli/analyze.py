@@ -74,8 +74,6 @@ def _add_class(
         import elmore.analysis
 
         files = [given.pop(name) for name in names]
-        if "task" in given:  # it trains for a long time, so each run is reported when it is done
-            given["report"] = console.say
         with console.progress(_COUNTED.get(name, "sentences")) as progress:
             made = getattr(elmore.analysis, kind)(model.load(), progress=progress, **given)
             report: Report = made.run(files if len(files) > 1 else files[0])

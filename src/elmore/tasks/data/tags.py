@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 Scheme = Literal["IOB2", "BIOUL"]
@@ -65,6 +66,18 @@ def split_tags(tags: Collection[str]) -> dict[str, tuple[str, ...]]:
     parts = {tag: tuple(tag.split(JOINT)) for tag in tags}
     joined = len({len(some) for some in parts.values()}) == 1 and all(map(all, parts.values()))
     return parts if joined else {tag: (tag,) for tag in tags}
+
+
+def usual_tags(tagged: Iterable[tuple[str, str]]) -> Callable[[str], str]:
+    """What gives the most frequent tag of a word; unseen words get that of words seen once."""
+    counts: dict[str, Counter[str]] = {}
+    for word, tag in tagged:
+        counts.setdefault(word, Counter())[tag] += 1
+    # Unseen words are rare ones, so they are taken for what words seen once are.
+    once = Counter(tag for seen in counts.values() if seen.total() == 1 for tag in seen)
+    other = (once or sum(counts.values(), Counter())).most_common(1)[0][0]
+    usual = {word: seen.most_common(1)[0][0] for word, seen in counts.items()}
+    return lambda word: usual.get(word, other)
 
 
 def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:

@@ -7,6 +7,7 @@ others by a softmax.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from elmore.tasks.data.tags import (
     split_tags,
     tag_names,
     tags_from_spans,
+    usual_tags,
 )
 from elmore.tasks.encoders import (
     BiLstmStack,
@@ -214,16 +216,11 @@ class Tagger(TagPredictor[TagExample], Task[TagExample, Tagged]):
 
     def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float:
         """The most frequent tag of each word; unseen words get that of words seen once."""
-        counts: dict[str, Counter[str]] = {}
-        for example in train:
-            for token, tag in zip(example.tokens, self._names(example), strict=True):
-                counts.setdefault(token, Counter())[tag] += 1
-        rare = Counter(t for c in counts.values() if sum(c.values()) == 1 for t in c)
-        other = (rare or sum(counts.values(), Counter())).most_common(1)[0][0]
-        best = {token: c.most_common(1)[0][0] for token, c in counts.items()}
+        tagged = (zip(e.tokens, self._names(e), strict=True) for e in train)
+        usual = usual_tags(itertools.chain.from_iterable(tagged))
         found = []
         for example in held_out:
-            tags = tuple(best.get(token, other) for token in example.tokens)
+            tags = tuple(map(usual, example.tokens))
             spans = spans_from_tags(tags) if self.marks_spans else ()
             chances = (0.0,) * len(tags)
             found.append(Tagged(example.tokens, tags, spans, chances))
