@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -46,23 +44,6 @@ def test_blocks_against_the_plain_softmax(
     assert logs.dtype == np.float64
     np.testing.assert_allclose(logs, expected[np.arange(N), targets], atol=3e-6)
     np.testing.assert_allclose(table.all(hidden[3:5]), expected[3:5], atol=3e-6)
-
-
-def test_clusters_of_rare_words() -> None:
-    cutoffs = (10, 25)
-    hidden, weight, bias, targets = problem(WORDS + 2)
-    logits = hidden.astype(np.float64) @ weight.T.astype(np.float64) + bias
-    head = log_softmax(np.concatenate([logits[:, :10], logits[:, WORDS:]], axis=1))
-    parts = [head[:, :10]]
-    for k, (a, b) in enumerate(itertools.pairwise([*cutoffs, WORDS])):
-        parts.append(log_softmax(logits[:, a:b]) + head[:, 10 + k, None])
-    expected = np.concatenate(parts, axis=1)
-    np.testing.assert_allclose(np.exp(expected).sum(axis=1), 1)
-    table = LogSoftmax(weight, bias, cutoffs)
-    np.testing.assert_allclose(table.all(hidden), expected, atol=3e-6)
-    np.testing.assert_allclose(
-        table.of(hidden, targets), expected[np.arange(N), targets], atol=3e-6
-    )
 
 
 def test_extreme_logits_and_no_rows() -> None:

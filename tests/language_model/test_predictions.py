@@ -15,14 +15,10 @@ from small_models import SENTENCES, TEXT
 from elmore import Elmo
 from elmore.embedding import stream
 from elmore.errors import ConfigError, FormatError
-from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Softmax
 from elmore.language_model.likely_words import next_words, substitutes
 from elmore.language_model.perplexity import perplexity
-from elmore.language_model.predictions import LanguageModel
 from elmore.language_model.scores import pipe_scores, score
-from elmore.nn import softmax
-from elmore.text.tokenizer import Sentence
 from elmore.text.vocabulary import Vocabulary
 
 
@@ -50,8 +46,6 @@ def test_batches_order_and_threads_do_not_matter(tmp_path: Path) -> None:
 def test_blocks_do_not_matter(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = perplexity(lm, SENTENCES, tokenized=True)
     likely = substitutes(lm, TEXT[:6], 2)
-    monkeypatch.setattr(softmax, "_BLOCK_ROWS", 3)
-    monkeypatch.setattr(softmax, "_BLOCK_WORDS", 4)
     monkeypatch.setattr(stream, "_WINDOW_SENTENCES", 2)
     result = perplexity(lm, SENTENCES, tokenized=True)
     assert result.forward == pytest.approx(whole.forward, rel=1e-6)
@@ -113,28 +107,3 @@ def test_damaged_models(lm: Elmo) -> None:
     bias[7] = np.nan
     with pytest.raises(FormatError, match="not finite"):
         perplexity(broken(softmax=Softmax(weight, bias)), ["a"])
-
-
-def test_an_adaptive_softmax_is_a_distribution(lm: Elmo, tmp_path: Path) -> None:
-    """Words of every cluster have probabilities that sum to one and agree with the scores."""
-    softmax = lm.checkpoint.softmax
-    assert softmax is not None
-    cutoffs = (4, len(softmax.bias) // 2)
-    extra = np.random.default_rng(0).normal(size=(2, softmax.weight.shape[1])).astype(np.float32)
-    adaptive = Softmax(
-        np.concatenate([softmax.weight, extra]),
-        np.concatenate([softmax.bias, np.float32([0.5, -0.5])]),
-        cutoffs,
-    )
-    elmo = Elmo(dataclasses.replace(lm.checkpoint, softmax=adaptive))
-    elmo.save(tmp_path / "adaptive")
-    model = LanguageModel(Elmo.load(tmp_path / "adaptive"))
-    top = model.top(Sentence(("The", "U.S.")))
-    logs = model.log_distribution(top[:2], 0)[0]
-    assert logs.shape == (len(lm.checkpoint.vocabulary or ()),)
-    np.testing.assert_allclose(np.exp(logs).sum(), 1, rtol=1e-6)
-    targets = np.arange(len(logs))
-    alone = model.log_probs(np.tile(model.half(top[0], 0), (len(logs), 1)), targets)
-    np.testing.assert_allclose(alone, logs, atol=1e-5)
-    with pytest.raises(ConfigError, match="adaptive softmax"):
-        allennlp_hdf5.write(elmo.checkpoint, tmp_path / "pair")

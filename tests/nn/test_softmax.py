@@ -15,7 +15,6 @@ from elmore.nn import softmax
 from elmore.nn.softmax import (
     LossResult,
     Negatives,
-    adaptive_softmax,
     draw_negatives,
     full_softmax,
     log_likelihoods,
@@ -196,65 +195,16 @@ def test_full_softmax_against_autograd(block: int, monkeypatch: pytest.MonkeyPat
     check(result, loss, leaves, 0.3, 1e-12)
 
 
-# The adaptive softmax -------------------------------------------------------------------------
-
-CUTOFFS = (10, 25, 39)  # the last cluster is one word
-
-
-def adaptive_problem() -> list[Tensor]:
-    hidden, targets, weight, bias = problem()
-    generator = torch.Generator().manual_seed(6)
-    more = torch.randn(len(CUTOFFS), DIM, generator=generator, dtype=hidden.dtype)
-    return [hidden, targets, torch.cat([weight, more]), torch.cat([bias, more[:, 0]])]
-
-
-def plain_adaptive(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Log probabilities of all words, (n, words)."""
-    logits = hidden @ weight.t() + bias
-    first, bounds = CUTOFFS[0], [*CUTOFFS, WORDS]
-    head = torch.log_softmax(torch.cat([logits[:, :first], logits[:, WORDS:]], dim=1), dim=1)
-    parts = [head[:, :first]]
-    for k in range(len(CUTOFFS)):
-        inside = torch.log_softmax(logits[:, bounds[k] : bounds[k + 1]], dim=1)
-        parts.append(head[:, first + k, None] + inside)
-    return torch.cat(parts, dim=1)
-
-
-def test_adaptive_softmax_against_autograd() -> None:
-    hidden, targets, weight, bias = adaptive_problem()
-    assert all(int(((targets >= a) & (targets < b)).sum()) for a, b in [(0, 10), (10, 25)])
-    leaves = [x.clone().requires_grad_() for x in (hidden, weight, bias)]
-    logs = plain_adaptive(*leaves)
-    torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(N, dtype=logs.dtype))
-    chosen = logs.gather(1, targets[:, None])[:, 0]
-    expected = torch.autograd.grad(-0.3 * chosen.sum(), leaves)
-    result = adaptive_softmax(hidden, targets, weight, bias, 0.3, CUTOFFS)
-    assert float(result.total) == pytest.approx(-chosen.sum().item(), rel=1e-12)
-    ids, rows, rows_bias = result.rows
-    assert ids is not None
-    found = (
-        result.d_hidden,
-        torch.zeros_like(weight).index_add_(0, ids, rows),
-        torch.zeros_like(bias).index_add_(0, ids, rows_bias),
-    )
-    for mine, right in zip(found, expected, strict=True):
-        assert (mine - right).abs().max() < 1e-12
-    logs_found = log_likelihoods(hidden, targets, weight, bias, CUTOFFS)
-    torch.testing.assert_close(logs_found, chosen.detach(), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["sampled", "full", "adaptive"])
+@pytest.mark.parametrize("kind", ["sampled", "full"])
 def test_no_targets_give_zeros(kind: str) -> None:
     """A process that got no row of a batch adds nothing."""
-    hidden, targets, weight, bias = adaptive_problem() if kind == "adaptive" else problem()
+    hidden, targets, weight, bias = problem()
     hidden, targets = hidden[:0], targets[:0]
     if kind == "sampled":
         negatives = draw_negatives(5, WORDS, np.random.default_rng(0))
         result = sampled_softmax(hidden, targets, weight, bias, 1.0, negatives)
-    elif kind == "full":
-        result = full_softmax(hidden, targets, weight, bias, 1.0)
     else:
-        result = adaptive_softmax(hidden, targets, weight, bias, 1.0, CUTOFFS)
+        result = full_softmax(hidden, targets, weight, bias, 1.0)
     assert float(result.total) == 0
     assert result.d_hidden.shape == (0, DIM)
     assert not result.rows.weight.any()
@@ -264,15 +214,13 @@ def test_no_targets_give_zeros(kind: str) -> None:
 # Likelihoods -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rows", "words"), [(512, 2048), (5, 7), (1, 1), (50, 40)])
-def test_blocks_against_the_plain_softmax(
-    rows: int, words: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(softmax, "_BLOCK_ROWS", rows)
-    monkeypatch.setattr(softmax, "_BLOCK_WORDS", words)
+@pytest.mark.parametrize("logits", [1, 5 * WORDS, 1 << 22])
+def test_blocks_against_the_plain_softmax(logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "_BLOCK", logits)
     hidden, targets, weight, bias = problem()
-    logits = hidden @ weight.t() + bias
-    expected = torch.log_softmax(logits, dim=1).gather(1, targets[:, None])[:, 0]
+    expected = torch.log_softmax(hidden @ weight.t() + bias, dim=1).gather(1, targets[:, None])[
+        :, 0
+    ]
     logs = log_likelihoods(hidden, targets, weight, bias)
     torch.testing.assert_close(logs, expected, rtol=1e-12, atol=1e-12)
 

@@ -154,28 +154,6 @@ def test_published_weights_get_a_new_softmax_first(
     )
 
 
-@pytest.mark.parametrize("kind", ["sampled", "full", "adaptive"])
-def test_a_model_with_an_adaptive_softmax(kind: str, texts: list[Path], tmp_path: Path) -> None:
-    """Its clusters are part of the softmax, which is kept whatever the recipe says."""
-    adaptive = {"loss.kind": "adaptive", "loss.cutoffs": "[5, 9]"}
-    data = small_data(tmp_path / "first", vocabulary=30)
-    first = small_recipe({**adaptive, "schedule.tokens": 200, "run.save_minutes": 1000})
-    model = pretrain(data, tmp_path / "model", recipe=first, threads=1).checkpoint_path
-    settings = {**adaptive, "loss.cutoffs": "[3]"} if kind == "adaptive" else {"loss.kind": kind}
-    run = fine_tune(
-        model, texts, tmp_path / "run", recipe=recipe(**settings), tokenized=True, threads=1
-    )
-    softmax = run.elmo().checkpoint.softmax
-    assert softmax is not None
-    assert softmax.cutoffs == (5, 9)
-
-
-def test_a_plain_softmax_gets_no_clusters(trained: Path, texts: list[Path], tmp_path: Path) -> None:
-    settings = recipe(**{"loss.kind": "adaptive", "loss.cutoffs": "[5, 9]"})
-    with pytest.raises(ConfigError, match=r"clusters \[\], the recipe \[5, 9\]; set loss\.kind"):
-        fine_tune(trained, texts, tmp_path / "run", recipe=settings, tokenized=True, threads=1)
-
-
 def test_epochs_win_and_resume_goes_on(trained: Path, texts: list[Path], tmp_path: Path) -> None:
     options: dict[str, Any] = {"recipe": recipe(), "tokenized": True, "threads": 1}
     run = fine_tune(trained, texts, tmp_path / "run", epochs=1, **options)

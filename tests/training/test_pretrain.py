@@ -175,7 +175,6 @@ def test_a_language_of_known_entropy(tmp_path: Path) -> None:
     "settings",
     [
         {"loss.kind": "sampled", "loss.negatives": 8, "loss.unigram_bias": "true"},
-        {"loss.kind": "adaptive", "loss.cutoffs": "[6, 9]"},
         {"model.tokens": "characters", "model.n_layers": 2},
         {"model.n_layers": 2, "loss.dropout": "0.1"},
     ],

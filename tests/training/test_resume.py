@@ -36,7 +36,6 @@ REGIMES: dict[str, dict[str, object]] = {
         "optimizer.accumulate": 2,
         "optimizer.weight_decay": 0.01,
     },
-    "adaptive": {"loss.kind": "adaptive", "loss.cutoffs": "[5, 9]"},
     "full, one direction, own alphabet": {
         "loss.kind": "full",
         "model.bidirectional": "false",

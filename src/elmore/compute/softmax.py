@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -51,59 +50,31 @@ class Likeliest(NamedTuple):
 
 
 class LogSoftmax:
-    """Log probabilities of words, plain or with clusters of rare words (Grave et al. 2017).
+    """Log probabilities of words.
 
     Args:
-        weight: (n_rows, dim). With `cutoffs` one row per cluster follows those of the words.
-        bias: (n_rows,).
-        cutoffs: first word of each cluster; empty for a plain softmax.
+        weight: (n_words, dim).
+        bias: (n_words,).
     """
 
-    def __init__(self, weight: Array, bias: Array, cutoffs: Sequence[int] = ()) -> None:
-        self._cutoffs = tuple(cutoffs)
-        if not cutoffs:
-            self._head, self._bounds, self._tails = _Table(weight, bias), [], []
-            return
-        n_words = len(bias) - len(cutoffs)
-        head = np.r_[0 : cutoffs[0], n_words : len(bias)]
-        self._head = _Table(weight[head], bias[head])
-        self._bounds = list(itertools.pairwise([*cutoffs, n_words]))
-        self._tails = [_Table(weight[a:b], bias[a:b]) for a, b in self._bounds]
+    def __init__(self, weight: Array, bias: Array) -> None:
+        self._head = _Table(weight, bias)
 
     def of(self, hidden: Array, targets: Ints) -> Logs:
         """The log probability of each target, (n,), in double precision, from (n, dim)."""
-        if not self._cutoffs:
-            return self._head.log_likelihoods(hidden, targets)
-        cluster = np.searchsorted(self._cutoffs, targets, side="right")
-        first = np.where(cluster == 0, targets, self._cutoffs[0] + cluster - 1)
-        result = self._head.log_likelihoods(hidden, first)
-        for k, (start, _) in enumerate(self._bounds):
-            members = np.flatnonzero(cluster == k + 1)
-            if len(members):
-                inside = targets[members] - start
-                result[members] += self._tails[k].log_likelihoods(hidden[members], inside)
-        return result
+        return self._head.log_likelihoods(hidden, targets)
 
     def all(self, hidden: Array) -> Logs:
         """The log probability of every word, (n, n_words), from (n, dim)."""
         head = self._head.logits(hidden)
         head -= log_sum(head)
-        if not self._cutoffs:
-            return head
-        n_head = self._cutoffs[0]
-        parts = [head[:, :n_head]]
-        for k, table in enumerate(self._tails):
-            logits = table.logits(hidden)
-            parts.append(logits - log_sum(logits) + head[:, n_head + k, None])
-        return np.concatenate(parts, axis=1)
+        return head
 
     def chosen(self, hidden: Array, ids: Ints) -> Logs:
         """The sum over predictions of the log probability of chosen words, up to a constant.
 
         `hidden` has one row per prediction, (n_predictions, dim); `ids` is (n,).
         """
-        if self._cutoffs:
-            return np.asarray(self.all(hidden)[:, ids].sum(axis=0))
         return np.asarray(
             self._head.rows(ids) @ hidden.sum(axis=0) + len(hidden) * self._head.bias[ids]
         )
@@ -120,37 +91,27 @@ class LogSoftmax:
         """The k likeliest words by the product of several predictions and a prior.
 
         A word's value is the sum of its logits over the predictions plus its prior; special words
-        have a prior of minus infinity. All predictions share one table, so the sum of a plain
-        softmax's logits is the logit of the sum of the vectors: one matrix product instead of two.
+        have a prior of minus infinity. All predictions share one table, so the sum of the logits is
+        the logit of the sum of the vectors: one matrix product instead of two.
 
         Args:
             hidden: one array (n, dim) per prediction.
             prior: (n_words,).
             k: how many words.
             rounded: multiply in int8 if that is faster here; values change by about 1 per cent.
-            scale: how many predictions each array is the weighted sum of; 1 with clusters.
+            scale: how many predictions each array is the weighted sum of.
 
         Returns:
             see `Likeliest`; rows do not depend on each other.
         """
-        if self._cutoffs:
-            parts = [
-                _rank(np.asarray(sum(map(self.all, _rows(hidden, at))) + prior, np.float32), k)
-                for at in range(0, len(hidden[0]), _RANKED_ROWS)
-            ]
-        else:
-            bias = scale * len(hidden) * self._head.bias + prior
-            summed = np.sum(hidden, axis=0)
-            sums = self._head.rounded_sums if rounded else self._head.sums
-            parts = [
-                _rank(sums(summed[at : at + _RANKED_ROWS], bias), k)
-                for at in range(0, len(summed), _RANKED_ROWS)
-            ]
+        bias = scale * len(hidden) * self._head.bias + prior
+        summed = np.sum(hidden, axis=0)
+        sums = self._head.rounded_sums if rounded else self._head.sums
+        parts = [
+            _rank(sums(summed[at : at + _RANKED_ROWS], bias), k)
+            for at in range(0, len(summed), _RANKED_ROWS)
+        ]
         return Likeliest(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _rows(hidden: Sequence[Array], at: int) -> list[Array]:
-    return [np.ascontiguousarray(one[at : at + _RANKED_ROWS]) for one in hidden]
 
 
 def _rank(values: Array, k: int) -> Likeliest:
@@ -201,7 +162,7 @@ def _rank_reference(values: Array, k: int) -> Likeliest:
 
 
 class _Table:
-    """A softmax without clusters."""
+    """The table of a softmax, in blocks that the kernel multiplies."""
 
     def __init__(self, weight: Array, bias: Array) -> None:
         self._weight, self.bias = weight, np.array(bias, np.float32)

@@ -115,8 +115,6 @@ def _refuse_unwritable(checkpoint: Checkpoint) -> None:
         reason = "projects its word vectors"
     elif tokens.n_characters and not isinstance(checkpoint.alphabet, ByteAlphabet):
         reason = "has its own alphabet instead of bytes"
-    elif checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
-        reason = "has an adaptive softmax"
     if reason is not None:
         raise ConfigError(
             f"this model {reason}, which AllenNLP's files cannot store; use --to folder"

@@ -28,20 +28,17 @@ class Softmax(NamedTuple):
 
     Attributes:
         weight: (n_words, projection_dim), one row per word of the vocabulary, in float32 or in
-            the type in which it is stored. An adaptive softmax has one row per cluster after the
-            words.
+            the type in which it is stored.
         bias: one number per row.
-        cutoffs: first word of each cluster of an adaptive softmax; empty for a plain one.
     """
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
-    cutoffs: tuple[int, ...] = ()
 
     @property
     def n_words(self) -> int:
         """Number of words."""
-        return len(self.weight) - len(self.cutoffs)
+        return len(self.weight)
 
 
 @dataclass(frozen=True)

@@ -75,14 +75,8 @@ class _ConfigJson:
     vocabulary: Specials = USUAL
     tokenizer: Convention
     precision: Precision = "float32"
-    softmax_cutoffs: tuple[int, ...] = ()
     mixes: tuple[Mix, ...] = ()
     notes: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        cutoffs = self.softmax_cutoffs
-        if any(n < 1 for n in cutoffs) or cutoffs != tuple(sorted(set(cutoffs))):
-            raise ConfigError(f"softmax_cutoffs={shown(cutoffs)} must increase from 1; {_AGAIN}")
 
 
 def sniff(source: Source) -> bool:
@@ -129,7 +123,7 @@ def read(source: Source) -> Checkpoint:
         weights=LazyWeights({name: partial(_dequantized, give) for name, give in numbers.items()}),
         alphabet=_read_alphabet(source, facts.alphabet),
         vocabulary=vocabulary,
-        softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
+        softmax=_read_softmax(view, config, vocabulary),
         mixes=facts.mixes,
         start_state=StartState(*start) if start else None,
         whitening=Whitening(*whitening) if whitening else None,
@@ -213,7 +207,6 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
         **({"vocabulary": asdict(vocabulary.specials)} if vocabulary else {}),
         "tokenizer": checkpoint.tokenizer,
         "precision": precision,
-        "softmax_cutoffs": [] if checkpoint.softmax is None else list(checkpoint.softmax.cutoffs),
         "mixes": [asdict(mix) for mix in checkpoint.mixes],
         "notes": dict(checkpoint.notes),
     }
@@ -262,16 +255,16 @@ def _read_config(source: Source) -> _ConfigJson:
 
 
 def _read_softmax(
-    view: Arrays, config: BiLmConfig, vocabulary: Vocabulary | None, cutoffs: tuple[int, ...]
+    view: Arrays, config: BiLmConfig, vocabulary: Vocabulary | None
 ) -> Softmax | None:
     if "softmax.weight" not in view.shapes:
         return None
-    rows = len(vocabulary or ()) + len(cutoffs)
+    rows = len(vocabulary or ())
     _check_tensor(view, "softmax.weight", (rows, config.lstm.projection_dim))
     _check_tensor(view, "softmax.bias", (rows,))
     # As it is stored and mapped: most users never ask for the largest matrix of a model.
     weight = view.read("softmax.weight")
-    return Softmax(weight, np.array(view.read("softmax.bias"), np.float32), cutoffs)
+    return Softmax(weight, np.array(view.read("softmax.bias"), np.float32))
 
 
 def _read_pair(view: Arrays, wanted: Mapping[str, tuple[int, ...]]) -> list[NDArray[np.float32]]:

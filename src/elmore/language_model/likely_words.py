@@ -129,15 +129,13 @@ class PlacePredictor:
         elmo: a model that has a softmax.
         n_words: judge the most frequent words only; all by default.
         pattern: also ask which words could be joined to the one that is there by "and", if the
-            model knows that word and its softmax has no clusters.
+            model knows that word.
     """
 
     def __init__(self, elmo: Elmo, n_words: int | None = None, *, pattern: bool = False) -> None:
         self.model = model = LanguageModel(elmo)
         self.table = elmo.log_softmax
         if n_words is not None and n_words < len(model.vocabulary):
-            if model.softmax.cutoffs:
-                raise ConfigError("a softmax with clusters judges all words; leave out candidates")
             weight, bias = model.softmax.weight, model.softmax.bias
             self.table = LogSoftmax(weight[:n_words], bias[:n_words])
         # Both directions count how frequent a word is, so that it is divided out once.
@@ -146,7 +144,7 @@ class PlacePredictor:
         self.prior = np.log(rank if model.bidirectional else np.ones(len(rank))).astype(np.float32)
         self.special = [k for k in model.special if k < n_words]
         self.prior[self.special] = -np.inf
-        known = pattern and _JOINER in model.vocabulary and not model.softmax.cutoffs
+        known = pattern and _JOINER in model.vocabulary
         self._joiner = model.engine.word_vectors([_JOINER]) if known else None
 
     def hidden(

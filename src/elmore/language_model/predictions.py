@@ -49,7 +49,7 @@ class LanguageModel:
                 "that has one or `elmore fine-tune` to train one"
             )
         dim = elmo.config.lstm.projection_dim
-        rows = len(vocabulary) + len(softmax.cutoffs)
+        rows = len(vocabulary)
         if softmax.weight.shape != (rows, dim) or len(softmax.bias) != rows:
             raise FormatError(
                 f"{checkpoint.origin} has a softmax of shape {softmax.weight.shape}, expected "

@@ -100,8 +100,6 @@ def fine_tune(
     if checkpoint.softmax is None and not recipe.schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
         recipe = recipe.replaced(schedule={"frozen_tokens": recipe.total_tokens(data) // 3})
-    if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
-        recipe = recipe.replaced(loss={"kind": "adaptive", "cutoffs": checkpoint.softmax.cutoffs})
     recipe = dataclasses.replace(recipe, model=shape)
     tokens = recipe.total_tokens(data)
     patience = ", less if it stops improving" if recipe.run.patience else ""

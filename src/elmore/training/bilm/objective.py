@@ -48,7 +48,6 @@ class Objective:
         softmax_bias: (n_words,).
         dropout: share of values that are dropped.
         workers: where the directions run.
-        cutoffs: clusters of an adaptive softmax, whose rows follow those of the words.
         autocast: whether matrix products run in bfloat16.
     """
 
@@ -60,7 +59,6 @@ class Objective:
         *,
         dropout: float,
         workers: Workers,
-        cutoffs: Sequence[int] = (),
         autocast: bool = False,
     ) -> None:
         self.bilm = bilm
@@ -68,7 +66,6 @@ class Objective:
         self.softmax_bias = softmax_bias
         self.dropout = dropout
         self.workers = workers
-        self.cutoffs = tuple(cutoffs)
         self.autocast = autocast
 
     def step(
@@ -188,7 +185,7 @@ class Objective:
         with torch.enable_grad():
             top, hidden, cell = self._read(d, batch, vectors, state, None)
         table = (top.detach(), targets, self.softmax_weight, self.softmax_bias)
-        return log_likelihoods(*table, self.cutoffs), hidden, cell
+        return log_likelihoods(*table), hidden, cell
 
     def _learn(
         self,

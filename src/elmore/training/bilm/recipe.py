@@ -154,14 +154,11 @@ class DataRecipe:
 class LossRecipe:
     """The objective."""
 
-    kind: Literal["sampled", "full", "adaptive"] = key(
-        "sampled", '"sampled" (fast), "full" (small vocabularies) or "adaptive" softmax'
+    kind: Literal["sampled", "full"] = key(
+        "sampled", '"sampled" softmax (fast), or "full" (small vocabularies)'
     )
     negatives: Count = key(
         1024, "words each target is compared with; more is slower and closer to full"
-    )
-    cutoffs: tuple[int, ...] = key(
-        (4000, 20_000), 'first word of each cluster; only for kind = "adaptive"'
     )
     shared: Literal["directions", "none"] = key(
         "directions", 'negatives drawn once for both "directions", or "none": for each'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -25,7 +24,6 @@ from elmore.nn.bilm import BiLm, BiLmState, initialise
 from elmore.nn.softmax import (
     RowGradient,
     SoftmaxLoss,
-    adaptive_softmax,
     draw_negatives,
     full_softmax,
     sampled_softmax,
@@ -88,7 +86,6 @@ class LmTrainer(Trainable):
         self.bilm = BiLm(config or model.config(n_words, n_characters))
         initialise(self.bilm, numpy_generator(seed, "weights"))
         self.bilm.to(group.device)
-        self.cutoffs = _cutoffs(recipe, n_words)
         self.softmax_weight, self.softmax_bias = self._start_softmax(
             prepared.counts_of(self.vocabulary)
         )
@@ -98,7 +95,6 @@ class LmTrainer(Trainable):
             self.softmax_bias,
             dropout=recipe.loss.dropout,
             workers=workers,
-            cutoffs=self.cutoffs,
             autocast=recipe.run.autocast,
         )
         choice = recipe.optimizer
@@ -131,11 +127,6 @@ class LmTrainer(Trainable):
 
     def _start_softmax(self, counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Draw the softmax as bilm-tf does, its bias from the words' frequencies if asked."""
-        if self.cutoffs:
-            # Rows of the clusters follow; a cluster is as frequent as its words together.
-            bounds = [*self.cutoffs, len(counts)]
-            sums = [counts[a:b].sum() for a, b in itertools.pairwise(bounds)]
-            counts = np.concatenate([counts, np.array(sums, np.int64)])
         bias = torch.zeros(len(counts))
         if self.recipe.loss.unigram_bias:
             # Words that never occur count as one: their logarithm must be finite.
@@ -272,11 +263,6 @@ class LmTrainer(Trainable):
     def start_from(self, checkpoint: Checkpoint) -> None:
         """Take the weights of a trained model, and its softmax if it has one."""
         softmax = checkpoint.softmax
-        if softmax is not None and softmax.cutoffs != self.cutoffs:
-            raise ConfigError(
-                f"the model's softmax has the clusters {list(softmax.cutoffs)}, the recipe "
-                f"{list(self.cutoffs)}; set loss.kind (adaptive or not) and loss.cutoffs to fit it"
-            )
         if weight_shapes(checkpoint.config) != weight_shapes(self.bilm.config):
             raise ConfigError(
                 "the model to start from has another shape than the recipe; set its [model] keys"
@@ -314,7 +300,6 @@ class LmTrainer(Trainable):
             softmax=Softmax(
                 self.softmax_weight.cpu().numpy().copy(),
                 self.softmax_bias.cpu().numpy().copy(),
-                self.cutoffs,
             ),
             tokenizer=data.tokenizer,
             notes={
@@ -341,8 +326,6 @@ class LmTrainer(Trainable):
         loss, directions = self.recipe.loss, self.bilm.config.directions
         if loss.kind == "full":
             return [full_softmax] * len(directions)
-        if loss.kind == "adaptive":
-            return [partial(adaptive_softmax, cutoffs=self.cutoffs)] * len(directions)
         # All processes draw the same words: the name of the generator holds no rank.
         names = ("negatives", self.step_number, part)
         draws = len(directions) if loss.shared == "none" else 1
@@ -376,24 +359,6 @@ class LmTrainer(Trainable):
         norm = clip_by_global_norm(gradients, self.recipe.optimizer.clip_norm)
         self.optimizer.step(updates, lr)
         return norm
-
-
-def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
-    """Check the clusters of an adaptive softmax; none for the other kinds."""
-    if recipe.loss.kind != "adaptive":
-        return ()
-    if recipe.model.tied_softmax:
-        raise ConfigError(
-            "loss.kind='adaptive' has rows for clusters; set model.tied_softmax=false"
-        )
-    cutoffs = recipe.loss.cutoffs
-    if not cutoffs or list(cutoffs) != sorted(set(cutoffs)) or cutoffs[0] < 1:
-        raise ConfigError(f"loss.cutoffs={list(cutoffs)} must rise from 1 or more; correct them")
-    if cutoffs[-1] >= n_words:
-        raise ConfigError(
-            f"loss.cutoffs={list(cutoffs)} but the vocabulary has {n_words} words; lower them"
-        )
-    return cutoffs
 
 
 def _exp(loss: float) -> float:
