@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.embedding.centroids import k_means
-from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
+from elmore.embedding.layer_cache import cache_folder
 from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
-from elmore.embedding.search import largest, search
+from elmore.embedding.search import search
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows, Use
@@ -61,7 +61,6 @@ class Neighbors:
         top: how many neighbours to list.
         limit: index so many sentences only.
         cache: a folder that keeps the index of a text for next time.
-        max_bytes: what that folder may hold.
         progress: counts sentences.
 
     Examples:
@@ -77,7 +76,6 @@ class Neighbors:
     top: int = 5
     limit: int | None = None
     cache: str | Path | None = None
-    max_bytes: int = MAX_BYTES
     progress: Progress = SILENT
 
     def __post_init__(self) -> None:
@@ -200,15 +198,13 @@ class Neighbors:
         cosines = _cosines(index, rows, source.vector)
         hits: list[tuple[Use, float]] = []
         shown = {source.tokens}
-        wanted = 4 * self.top  # a corpus repeats sentences
-        done = 0
-        while len(hits) < self.top and done < len(rows):
-            for place in largest(cosines, wanted)[done:]:
-                use = index.use(int(rows[place]))
-                if use.tokens not in shown and len(hits) < self.top:
-                    shown.add(use.tokens)
-                    hits.append((use, float(cosines[place])))
-            done, wanted = wanted, wanted * 8
+        for place in np.argsort(-cosines, kind="stable"):
+            use = index.use(int(rows[place]))
+            if use.tokens not in shown:  # a corpus repeats sentences
+                shown.add(use.tokens)
+                hits.append((use, float(cosines[place])))
+            if len(hits) == self.top:
+                break
         return hits
 
     def _token_layer(self, index: Index, query: str) -> list[Row]:

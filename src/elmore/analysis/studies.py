@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from elmore.base.messages import SILENT, Progress, say, wants_reports
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.folder import PAPER_TASKS, load, runs_of, task_class
@@ -92,7 +91,6 @@ class TaskStudy:
         seed: the first seed.
         out: a folder for the runs, so that a study that was interrupted can resume.
         cache: a folder that keeps the layers for next time.
-        max_bytes: what that folder may hold.
         progress: counts sentences whose layers are computed.
     """
 
@@ -110,7 +108,6 @@ class TaskStudy:
     seed: int = 0
     out: str | Path | None = None
     cache: str | Path | None = None
-    max_bytes: int = MAX_BYTES
     progress: Progress = SILENT
 
     def __post_init__(self) -> None:
@@ -202,7 +199,6 @@ class TaskStudy:
             recipe=recipe,
             vectors=self.vectors,
             cache=self.cache,
-            max_bytes=self.max_bytes,
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,

@@ -235,17 +235,7 @@ def number_or_name(value: str) -> int | str:
 
 
 # Where the layers of a training or an analysis are kept.
-caching = {
-    "cache": path("Keep the layers in this folder for the next run.", "FOLDER"),
-    "max_bytes": option(
-        "Size limit of --cache.",
-        "N",
-        names="--cache-gb",
-        type=click.FloatRange(0, min_open=True),
-        default=17,
-        callback=lambda ctx, param, value: max(1, int(value * 1e9)),
-    ),
-}
+caching = {"cache": path("Keep the layers in this folder for the next run.", "FOLDER")}
 
 
 def column(**settings: Any) -> Any:

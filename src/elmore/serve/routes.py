@@ -244,7 +244,7 @@ class Routes:
         # The response is small; a classifier keeps what it reads of all layers until the end.
         numbers = n_tokens * self._elmo.n_layers * self._elmo.dim
         found = iter(await self._run(request, items, numbers))
-        results = [model.join([next(found) for _ in sentences]).to_json() for sentences in read]
+        results = [model.join(one, [next(found) for _ in one]).to_json() for one in read]
         return json_response({"model": name, "results": results})
 
     # ----------------------------------------------------------------------- helpers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -272,45 +272,38 @@ class BiLmLayers:
             self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
 
     def batch(self, texts: Texts, time: int) -> Tensor:
-        """The layers of texts, (layers, batch, time, dim); what is at padding means nothing."""
-        return (
-            self._stored(texts, time) if self.bilm is None else self._live(self.bilm, texts, time)
-        )
+        """The layers of texts, (layers, batch, time, dim); zeros at padding."""
+        elmo = self.cache.elmo
+        parts = iter(self._stored(texts) if self.bilm is None else self._live(self.bilm, texts))
+        nothing = torch.zeros(elmo.n_layers, time, elmo.dim)
+        rows = []
+        for text in texts:
+            found = [next(parts)[:, : len(tokens)] for tokens in text]
+            n_padding = time - sum(map(len, text))
+            rows.append(torch.cat([*found, nothing[:, :n_padding].to(self._device)], dim=1))
+        return torch.stack(rows, dim=1)
 
-    def _stored(self, texts: Texts, time: int) -> Tensor:
+    @property
+    def _device(self) -> torch.device | str:
+        return "cpu" if self.bilm is None else next(self.bilm.parameters()).device
+
+    def _stored(self, texts: Texts) -> Iterator[Tensor]:
+        """The layers of each part from the cache, (layers, tokens, dim)."""
         self.announce(tokens for text in texts for tokens in text)
-        elmo = self.cache.elmo
-        values = np.zeros((elmo.n_layers, len(texts), time, elmo.dim), np.float32)
-        for row, text in enumerate(texts):
-            start = 0
-            for tokens in text:
-                if tokens:
-                    layers, place = self._places[tuple(tokens)]
-                    values[:, row, start : start + len(tokens)] = layers[place]
-                start += len(tokens)
-        return torch.from_numpy(values)
+        for tokens in (tokens for text in texts for tokens in text):
+            layers, place = self._places[tuple(tokens)]
+            yield torch.from_numpy(layers[place])
 
-    def _live(self, bilm: BiLm, texts: Texts, time: int) -> Tensor:
+    def _live(self, bilm: BiLm, texts: Texts) -> Iterator[Tensor]:
+        """The same from the biLM in training; what is behind a part's tokens means nothing."""
         elmo = self.cache.elmo
-        convention = elmo.checkpoint.tokenizer
-        read = [respell(part, convention) for text in texts for part in text]
+        read = [respell(part, elmo.checkpoint.tokenizer) for text in texts for part in text]
         if not any(read):
-            return torch.zeros(elmo.n_layers, len(texts), time, elmo.dim)
-        longest = max(map(len, read))
-        places = torch.zeros(len(texts), time, dtype=torch.long)  # among those of `read`
-        number = 0
-        for row, text in enumerate(texts):
-            start = 0
-            for part in text:
-                first = number * longest
-                places[row, start : start + len(part)] = torch.arange(first, first + len(part))
-                start += len(part)
-                number += 1
-        device = next(bilm.parameters()).device
-        batch = TensorBatch.from_batch(elmo.engine.indexer.batch(read), device)
+            yield from torch.zeros(len(read), elmo.n_layers, 0, elmo.dim, device=self._device)
+            return
+        batch = TensorBatch.from_batch(elmo.engine.indexer.batch(read), self._device)
         layers, _ = bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
-        values: Tensor = layers[:, :, 1:-1]  # without those of the sentence markers
-        return values.flatten(1, 2)[:, places.to(device)]
+        yield from layers[:, :, 1:-1].unbind(1)  # without those of the sentence markers
 
 
 class TokenIndex:

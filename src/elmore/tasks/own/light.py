@@ -222,20 +222,21 @@ class Light(Predictor[Text, Prediction]):
 
     def answers(self, items: Iterable[Text]) -> Iterator[tuple[Text, Prediction]]:
         """Label texts; a list of tokens is one sentence."""
-        waiting: deque[tuple[Text, int]] = deque()
+        waiting: deque[tuple[Text, list[Given]]] = deque()
 
         def sentences() -> Iterator[Given]:
             for item in items:
                 read = self.read(item)
-                waiting.append((item, len(read)))
+                waiting.append((item, read))
                 yield from read
 
-        values: list[Any] = []
+        found: list[Array] = []
         for _, value in embed_stream(self.elmo.engine, sentences(), self.finish):
-            values.append(value)
-            if len(values) == waiting[0][1]:
-                yield waiting.popleft()[0], self.join(values)
-                values = []
+            found.append(value)
+            if len(found) == len(waiting[0][1]):
+                item, read = waiting.popleft()
+                yield item, self.join(read, found)
+                found = []
 
     def read(self, item: Text) -> list[Given]:
         """What the biLM reads of an item, one sentence or more."""
@@ -252,13 +253,18 @@ class Light(Predictor[Text, Prediction]):
     def split(self, text: str) -> tuple[tuple[str, ...], ...]:
         """The sentences of a text as tokens."""
 
-    @abstractmethod
-    def finish(self, sentence: Any, values: Array, /) -> Any:
-        """What is kept of a sentence that `read` gave, from its layers."""
+    def finish(self, sentence: Any, values: Array, /) -> Array:
+        """What the network reads of a sentence that `read` gave, from its layers."""
+        return self._network.features(values, sentence.given)
+
+    def join(self, read: Sequence[Given], features: Sequence[Array]) -> Prediction:
+        """The result of an item from its sentences and what `finish` made of them."""
+        tokens = [token for sentence in read for token in sentence.given]
+        return self.decide(self._network.scores(np.concatenate(features)), tokens)
 
     @abstractmethod
-    def join(self, values: Sequence[Any]) -> Prediction:
-        """The result of an item from what `finish` kept of its sentences."""
+    def decide(self, scores: Array, tokens: Sequence[str]) -> Prediction:
+        """The result of an item from its scores and tokens."""
 
 
 class LightTagger(TagPredictor[Text], Light[Tagged]):
@@ -274,13 +280,8 @@ class LightTagger(TagPredictor[Text], Light[Tagged]):
     def split(self, text: str) -> tuple[tuple[str, ...], ...]:
         return (self._split(text).tokens,)
 
-    def finish(self, sentence: Any, values: Array, /) -> Tagged:
-        tokens = sentence.given
-        scores = self._network.scores(self._network.features(values, tokens))
+    def decide(self, scores: Array, tokens: Sequence[str]) -> Tagged:
         return tagged(tokens, scores, self.labels["tags"], self._steps)
-
-    def join(self, values: Sequence[Tagged]) -> Tagged:
-        return values[0]
 
 
 class LightClassifier(ClassPredictor[Text], Light[Classified]):
@@ -291,11 +292,8 @@ class LightClassifier(ClassPredictor[Text], Light[Classified]):
     def split(self, text: str) -> tuple[tuple[str, ...], ...]:
         return cut_text(text, lambda part: self._split(part).tokens, self._max_tokens)
 
-    def finish(self, sentence: Any, values: Array, /) -> Array:
-        return self._network.features(values, sentence.given)
-
-    def join(self, values: Sequence[Array]) -> Classified:
-        return classified(self._network.scores(np.concatenate(values)), self.labels)
+    def decide(self, scores: Array, tokens: Sequence[str]) -> Classified:
+        return classified(scores, self.labels)
 
     def text_of(self, example: Text) -> str:
         return as_text(example)
