@@ -42,7 +42,6 @@ def pairs() -> list[Pair]:
 
 
 def test_pairs_are_compared_by_their_log_probabilities(lm: Elmo, tmp_path: Path) -> None:
-    """The short cut over what both sentences share changes nothing."""
     probe = Blimp(lm)
     for pair, found in zip(pairs(), probe.differences(pairs()), strict=True):
         good, bad = score(lm, [pair.good, pair.bad])

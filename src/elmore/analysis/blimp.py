@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +19,12 @@ from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.errors import InputError
 from elmore.language_model.predictions import LanguageModel
+from elmore.language_model.scores import pipe_scores
 from elmore.report import Report, Row
 from elmore.text.reading import json_records
 
 _DIRECTIONS = ("forward", "backward", "both")
-# Pairs computed together: enough predictions to keep the product with the softmax busy.
+# Pairs whose sentences are sorted by length together.
 _AT_ONCE = 256
 
 
@@ -126,38 +127,12 @@ class Blimp:
 
         (n, 3), or (n, 1) for a model of one direction.
         """
-        model = self._model
-        texts = [self.elmo.tokenize(text).tokens for pair in pairs for text in pair[:2]]
-        batch = model.engine.indexer.batch(texts)
-        layers, _ = model.engine.run(batch)
-        begin, end = model.vocabulary.encode(model.markers)
-        hidden: list[NDArray[np.float32]] = []
-        targets: list[NDArray[np.int64]] = []
-        owners: list[NDArray[np.int64]] = []
-        n_directions = 1 + model.bidirectional
-        for row, tokens in enumerate(texts):
-            # Good and bad sentences alternate: the number of the other differs in its last bit.
-            other = texts[row ^ 1]
-            ids = np.array([begin, *model.vocabulary.encode(tokens), end])
-            top = layers[-1, row]
-            # Predictions up to the first difference are the same in both sentences and cancel, so
-            # they need no softmax; backward it is those after the last difference.
-            same = _common(tokens, other)
-            hidden.append(model.half(top[same : len(tokens) + 1], 0))
-            targets.append(ids[same + 1 :])
-            owners.append(np.full(len(targets[-1]), row * n_directions))
-            if model.bidirectional:
-                same = _common(tokens[::-1], other[::-1])
-                stop = len(tokens) + 1 - same
-                hidden.append(model.half(top[1 : stop + 1], 1))
-                targets.append(ids[:stop])
-                owners.append(np.full(stop, row * n_directions + 1))
-        logs = model.log_probs(np.concatenate(hidden), np.concatenate(targets))
-        sums = np.bincount(np.concatenate(owners), logs, len(texts) * n_directions)
-        sums = sums.reshape(len(pairs), 2, n_directions)
+        scores = list(pipe_scores(self.elmo, [text for pair in pairs for text in pair[:2]]))
+        totals = [[score.forward_total, score.backward_total or 0.0] for score in scores]
+        sums = np.array(totals).reshape(len(pairs), 2, 2)  # pair, sentence, direction
         difference = sums[:, 0] - sums[:, 1]
-        if not model.bidirectional:
-            return np.asarray(difference)
+        if not self._model.bidirectional:
+            return difference[:, :1]
         return np.concatenate([difference, difference.sum(axis=1, keepdims=True)], axis=1)
 
     def _limited(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -166,8 +141,3 @@ class Blimp:
             seen[pair.task] += 1
             if self.limit is None or seen[pair.task] <= self.limit:
                 yield pair
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of tokens that two sentences have in common from their beginning on."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
