@@ -21,7 +21,7 @@ from tf_bundle import toy_corpus
 from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch, SentenceBatches
-from elmore.training.bilm.streams import MixedBatches, StreamBatches, WindowBatches
+from elmore.training.bilm.streams import SentenceAndWindowBatches, StreamBatches, WindowBatches
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", *WORDS[:9]])
 Sentences = Sequence[Sequence[str]]
@@ -329,14 +329,14 @@ def same_batches(one: LmBatch, other: LmBatch) -> bool:
 # Sentences and windows mixed ------------------------------------------------------------------
 
 
-def mixed_batches(share: float, **options: Any) -> MixedBatches:
+def both_batches(share: float, **options: Any) -> SentenceAndWindowBatches:
     sentences = sentence_batches(numbered_shards(), **options)
-    return MixedBatches(sentences, window_batches(**options), share)
+    return SentenceAndWindowBatches(sentences, window_batches(**options), share)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.9, 1.0])
 def test_the_share_of_tokens_in_windows(share: float) -> None:
-    batches, tokens = mixed_batches(share), [0, 0]
+    batches, tokens = both_batches(share), [0, 0]
     for _ in range(300):
         batch = batches.next()
         assert batch.n_tokens == batch.total
@@ -350,7 +350,7 @@ KINDS = {
     "sentences": sentence_batches,
     "stream": stream_batches,
     "windows": window_batches,
-    "mixed": lambda **options: mixed_batches(0.3, **options),
+    "mixed": lambda **options: both_batches(0.3, **options),
 }
 
 

@@ -132,7 +132,7 @@ class Blimp:
         sums = np.array(totals).reshape(len(pairs), 2, 2)  # pair, sentence, direction
         difference = sums[:, 0] - sums[:, 1]
         if not self._model.bidirectional:
-            return difference[:, :1]
+            return np.asarray(difference[:, :1])
         return np.concatenate([difference, difference.sum(axis=1, keepdims=True)], axis=1)
 
     def _limited(self, pairs: Iterable[Pair]) -> Iterator[Pair]:

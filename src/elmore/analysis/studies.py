@@ -95,8 +95,6 @@ class TaskStudy:
     """
 
     name: ClassVar[str]
-    # Scores that the paper reports, to be shown next to ours.
-    paper: ClassVar[list[Row]] = []
 
     elmo: Elmo
     _: KW_ONLY
@@ -159,7 +157,7 @@ class TaskStudy:
             }
             for outcome in outcomes
         ]
-        return {self.name: rows, "the paper (development)": self.paper}, []
+        return {self.name: rows}, []
 
     def _outcomes(self, data: Sequence[str | Path]) -> list[Outcome]:
         variants = self.variants()
@@ -229,14 +227,6 @@ class LayerWeighting(TaskStudy):
     """
 
     name = "layers"
-    paper = [  # noqa: RUF012  # a ClassVar of the base
-        {"task": task, "baseline": a, "last only": b, "lambda 1": c, "lambda 0.001": d}
-        for task, a, b, c, d in (
-            ("SQuAD", 80.8, 84.7, 85.0, 85.2),
-            ("SNLI", 88.1, 89.1, 89.3, 89.5),
-            ("SRL", 81.6, 84.1, 84.6, 84.8),
-        )
-    ]
 
     def variants(self) -> list[Variant]:
         """The four rows of Table 2."""
@@ -259,14 +249,6 @@ class Placement(TaskStudy):
     """
 
     name = "placement"
-    paper = [  # noqa: RUF012  # a ClassVar of the base
-        {"task": task, "input only": a, "input and output": b, "output only": c}
-        for task, a, b, c in (
-            ("SQuAD", 85.1, 85.6, 84.8),
-            ("SNLI", 88.9, 89.5, 88.7),
-            ("SRL", 84.7, 84.3, 80.9),
-        )
-    ]
 
     def variants(self) -> list[Variant]:
         """The baseline and the three columns of Table 3."""

@@ -177,8 +177,8 @@ class TensorBatch:
     def from_batch(cls, batch: Batch, device: torch.device | str = "cpu") -> TensorBatch:
         """Move the arrays of a batch to a device."""
         return cls(
-            words=_tensor(batch.words, device),
-            word_ids=_tensor(batch.word_ids, device),
+            words=ids_of(batch.words, device),
+            word_ids=ids_of(batch.word_ids, device),
             index=torch.from_numpy(batch.index).to(device),
             lengths=torch.from_numpy(batch.lengths).to(device),
             shape=(len(batch.lengths),),
@@ -231,10 +231,11 @@ class TensorBatch:
 
     def to(self, device: torch.device | str) -> TensorBatch:
         """Move all tensors to a device."""
-        words, word_ids = _tensor(self.words, device), _tensor(self.word_ids, device)
+        words, word_ids = ids_of(self.words, device), ids_of(self.word_ids, device)
         index, lengths = self.index.to(device), self.lengths.to(device)
         return TensorBatch(words, word_ids, index, lengths, self.shape)
 
 
-def _tensor(array: object, device: torch.device | str) -> Tensor | None:
+def ids_of(array: object, device: torch.device | str) -> Tensor | None:
+    """Ids as a tensor that indexes others."""
     return None if array is None else torch.as_tensor(array).long().to(device)

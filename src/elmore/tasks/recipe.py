@@ -65,7 +65,7 @@ class CharactersRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataRecipe:
+class BatchRecipe:
     """How examples become batches."""
 
     batch_size: Whole = 32  # examples of a batch; 0 to fit it to the size of the data
@@ -101,7 +101,7 @@ class PaceRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecipe:
+class LogRecipe:
     """What happens around the steps; evaluations come after each epoch."""
 
     log_steps: Count = 50
@@ -117,10 +117,10 @@ class TaskRecipe:
     words: WordsRecipe = WordsRecipe()
     characters: CharactersRecipe = CharactersRecipe()
     model: Any
-    data: DataRecipe = DataRecipe()
+    data: BatchRecipe = BatchRecipe()
     optimizer: LearningRecipe = LearningRecipe()
     schedule: PaceRecipe = PaceRecipe()
-    run: RunRecipe = RunRecipe()
+    run: LogRecipe = LogRecipe()
 
     @classmethod
     def load(

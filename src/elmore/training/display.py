@@ -23,14 +23,14 @@ from elmore.language_model.perplexity import headline
 from elmore.training.run import Run
 
 # What gets the lines of the log.
-LogReader = Callable[[dict[str, Any]], object]
-TrainingProgress = LogReader | bool | None
+LineFunction = Callable[[dict[str, Any]], object]
+TrainingProgress = LineFunction | bool | None
 
 
 @contextmanager
 def reporting(
     progress: TrainingProgress, run: Path, *, metric: str | None = None, resume: bool = False
-) -> Iterator[LogReader]:
+) -> Iterator[LineFunction]:
     """What gets the lines of the log: what the user passed, or a `Display`."""
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise ConfigError(

@@ -29,10 +29,10 @@ from elmore.tasks.task import Task
 from elmore.text.splitter import split_sentences
 
 # Mentions of a document as (first, last) token, counted over all sentences.
-Place = tuple[int, int]
-Clusters = tuple[tuple[Place, ...], ...]
+Mention = tuple[int, int]
+Clusters = tuple[tuple[Mention, ...], ...]
 # See `_SpanRanker.forward`.
-Ranked = tuple[list[Place], Tensor, Tensor, Tensor]
+Ranked = tuple[list[Mention], Tensor, Tensor, Tensor]
 Cluster = frozenset[Hashable]
 
 
@@ -80,7 +80,7 @@ class Coref(Task[CorefExample, Clusters]):
 
     def read(self, path: Path) -> Iterator[CorefExample]:
         for document in read_documents(path):
-            clusters: dict[str, list[Place]] = {}
+            clusters: dict[str, list[Mention]] = {}
             offset = 0
             for sentence in document:
                 for cluster, first, last in sentence.mentions:
@@ -141,7 +141,7 @@ class Coref(Task[CorefExample, Clusters]):
         spans, scores, antecedents, _ = ranked
         best = scores.argmax(1).tolist()
         chosen = antecedents.tolist()
-        clusters: list[list[Place]] = []
+        clusters: list[list[Mention]] = []
         mine: dict[int, int] = {}
         for k, span in enumerate(spans):
             if not best[k]:  # column 0: no antecedent

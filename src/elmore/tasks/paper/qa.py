@@ -126,7 +126,7 @@ class Qa(Task[QaExample, str]):
         return max(len(example.paragraph.tokens), len(example.question))
 
     def build(self, features: TokenFeatures) -> Network:
-        return _Reader(features, self.recipe.model)
+        return _QaNetwork(features, self.recipe.model)
 
     def loss(self, examples: Sequence[QaExample]) -> Tensor:
         """The mean cross-entropy of start plus that of end."""
@@ -294,7 +294,7 @@ def answer_scores(found: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[s
     return {"f1": 100 * totals[0] / n, "exact match": 100 * totals[1] / n}
 
 
-class _Reader(Network):
+class _QaNetwork(Network):
     """Encode both texts, attend between them, then within the paragraph, then point."""
 
     def __init__(self, features: TokenFeatures, sizes: QaSizes) -> None:

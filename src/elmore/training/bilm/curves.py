@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.errors import InputError
-from elmore.language_model.perplexity import headline
 from elmore.report import check_picture, save_figure
+from elmore.training.display import heldout_headline
 
 if TYPE_CHECKING:
     from elmore.training.run import Run
@@ -85,8 +85,7 @@ def _draw_language_model(
     upper.set_ylabel("perplexity")
     if evaluations:
         last = evaluations[-1]["heldout"]
-        found = headline(last["perplexity"], last["without_unknown"], last["oov_rate"])
-        upper.set_title(f"held-out perplexity {found}", fontsize="small")
+        upper.set_title(f"held-out perplexity {heldout_headline(last)}", fontsize="small")
     lower.plot(_millions(steps), [line["lr"] for line in steps], color="#555555", linewidth=1)
     lower.set_ylabel("learning rate")
     lower.set_xlabel("million tokens seen")

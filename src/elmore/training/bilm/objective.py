@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from elmore.compute.workers import Workers
-from elmore.nn.bilm import BiLm, BiLmState
+from elmore.nn.bilm import BiLm, BiLmState, ids_of
 from elmore.nn.lstm import walk
 from elmore.nn.softmax import RowGradient, SoftmaxLoss, log_likelihoods
 from elmore.training.bilm.batches import LmBatch
@@ -125,7 +123,7 @@ class Objective:
     def _token_parts(self, batch: LmBatch) -> list[Tensor]:
         """Compute the vectors of the distinct words, a share of them on each worker."""
         device = self.softmax_bias.device
-        words, ids = _tensor(batch.words, device), _tensor(batch.word_ids, device)
+        words, ids = ids_of(batch.words, device), ids_of(batch.word_ids, device)
         gradients = torch.is_grad_enabled()
         cast: dict[str, Any] = {
             "device_type": device.type,
@@ -243,9 +241,3 @@ def _dropped(values: Tensor, *, share: float, generator: torch.Generator) -> Ten
     # Drawn where the generator is: the same numbers on every device.
     mask = torch.empty(values.shape, dtype=values.dtype, device=generator.device)
     return values * mask.bernoulli_(keep, generator=generator).div_(keep).to(values.device)
-
-
-def _tensor(
-    array: NDArray[np.int32] | NDArray[np.int64] | None, device: torch.device
-) -> Tensor | None:
-    return None if array is None else torch.from_numpy(array).long().to(device)

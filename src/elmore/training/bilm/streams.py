@@ -243,7 +243,7 @@ class _Window:
         return self.chunk * unroll + 1 >= len(self.words)
 
 
-class MixedBatches:
+class SentenceAndWindowBatches:
     """Batches of sentences, and between them batches of long windows: a share of all tokens."""
 
     def __init__(self, sentences: SentenceBatches, windows: WindowBatches, share: float) -> None:
@@ -285,7 +285,7 @@ def make_batches(
     seed: int = 0,
     rank: int = 0,
     world: int = 1,
-) -> SentenceBatches | StreamBatches | MixedBatches:
+) -> SentenceBatches | StreamBatches | SentenceAndWindowBatches:
     """The training batches of one of `world` processes."""
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
@@ -319,7 +319,7 @@ def make_batches(
     windows = WindowBatches(
         source, rows=data.batch_rows, unroll=data.unroll, longest=data.long_tokens
     )
-    return MixedBatches(single, windows, data.long_share)
+    return SentenceAndWindowBatches(single, windows, data.long_share)
 
 
 def heldout_batches(
