@@ -30,11 +30,12 @@ def documents(
     files = [inspect_file(str(path)) for path in paths]
     found = []
     for block in read_blocks(files, block_bytes=block_bytes):
-        piece, _ = tokenize_block(block.segments, reading or Reading(tokenized=True), 0, block.data)
-        assert (piece.keys[:-1] < piece.keys[1:]).all()
-        places = piece.shard.documents.tolist()
-        for key, start, end in zip(piece.keys.tolist(), places, places[1:], strict=False):
-            found.append((key, [piece.shard.sentence(k) for k in range(start, end)]))
+        how = reading or Reading(tokenized=True)
+        shard, keys, _, _ = tokenize_block(block.segments, how, 0, block.data)
+        assert (keys[:-1] < keys[1:]).all()
+        places = shard.documents.tolist()
+        for key, start, end in zip(keys.tolist(), places, places[1:], strict=False):
+            found.append((key, [shard.sentence(k) for k in range(start, end)]))
     keys = {
         pieces._key(0, "deal", f"{file}/{number}"): (file, number)
         for file in range(len(files))

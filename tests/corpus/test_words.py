@@ -14,9 +14,7 @@ SPECIALS = ("<S>", "</S>", "<UNK>")
 
 
 def counted(**counts: int) -> WordCounts:
-    result = WordCounts()
-    result.add(counts, counts.values())
-    return result
+    return WordCounts(counts)
 
 
 def test_bad_counts(tmp_path: Path) -> None:
@@ -28,19 +26,9 @@ def test_bad_counts(tmp_path: Path) -> None:
         next(counts)
 
 
-def test_rare_words_are_dropped_when_there_are_too_many() -> None:
-    counts = WordCounts(max_types=100)
-    counts.add((f"often{k}" for k in range(20)), [50] * 20)
-    counts.add((f"rare{k}" for k in range(90)), [1] * 90)
-    assert counts.pruned == 1
-    assert len(counts) == 20
-    assert counts["often3"] == 50
-    assert counts.n_tokens == 1090
-
-
 def test_the_most_frequent_words() -> None:
     counts = counted(b=2, a=2, Z=2, é=2, c=5, d=1)
-    counts.add(["a", "<S>"], [0, 9])
+    counts.update({"a": 0, "<S>": 9})
     words = VocabularyChoice(7, None).make(counts).words
     assert words == (*SPECIALS, "c", "Z", "a", "b")
     words = VocabularyChoice(None, 2).make(counts).words
@@ -50,9 +38,8 @@ def test_the_most_frequent_words() -> None:
 
 
 def test_words_that_no_file_can_hold_are_left_out(tmp_path: Path) -> None:
-    counts = WordCounts()
     odd = ["\x85", "\u3000x", "y\t", "!!!MAXTERMID", "z" * 70_000, "a\tb", "\u200b"]
-    counts.add(odd, range(9, 2, -1))
+    counts = WordCounts(dict(zip(odd, range(9, 2, -1), strict=True)))
     vocabulary = VocabularyChoice(50, None).make(counts)
     assert vocabulary.words == (*SPECIALS, "a\tb", "\u200b")
     (tmp_path / "v").write_bytes(vocabulary.to_bytes())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -59,7 +58,6 @@ class Neighbors:
         vectors: a file of static word vectors; their nearest words are listed too.
         same_word: search among the occurrences of the word only, not among all words.
         top: how many neighbours to list.
-        limit: index so many sentences only.
         cache: a folder that keeps the index of a text for next time.
         progress: counts sentences.
 
@@ -74,7 +72,6 @@ class Neighbors:
     vectors: str | Path | None = None
     same_word: bool = False
     top: int = 5
-    limit: int | None = None
     cache: str | Path | None = None
     progress: Progress = SILENT
 
@@ -119,7 +116,7 @@ class Neighbors:
         with tempfile.TemporaryDirectory() as temporary:
             text = Path(temporary, "text.jsonl")
             with text.open("wb") as stream:
-                for tokens in _token_lists(data, self.elmo, self.limit):
+                for tokens in _token_lists(data, self.elmo):
                     line = json.dumps({"tokens": list(tokens)}).encode() + b"\n"
                     stream.write(line)
                     digest.update(line)
@@ -221,11 +218,11 @@ class Neighbors:
         return _nearest_words(itself, table.vectors[row], table.words, table.vectors, self.top)
 
 
-def _token_lists(data: Text, elmo: Elmo, limit: int | None) -> Iterator[Sequence[str]]:
+def _token_lists(data: Text, elmo: Elmo) -> Iterator[Sequence[str]]:
     items: Iterable[str | Sequence[str]] = (
         (line for _, line in numbered_lines(Path(data))) if isinstance(data, str | Path) else data
     )
-    for item in itertools.islice(items, limit):
+    for item in items:
         yield elmo.tokenize(item).tokens if isinstance(item, str) else item
 
 

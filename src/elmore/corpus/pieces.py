@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,20 +34,6 @@ from elmore.text.reading import Counts, Reading
 KEYS = 1 << 62  # keys and hashes of documents are below this number
 Bounds = tuple[int, int]  # the upper one is exclusive
 _SMALL_CORPUS = 1 << 20  # bytes; not worth starting processes
-
-
-class Piece(NamedTuple):
-    """What one block of text became: a shard whose documents are sorted by their keys.
-
-    Attributes:
-        shard: the documents.
-        keys: random numbers that decide shard and order, rising, (n_documents,).
-        hashes: hashes of the documents' text, which decide about the held-out ones, (n_documents,).
-    """
-
-    shard: Shard
-    keys: NDArray[np.int64]
-    hashes: NDArray[np.int64]
 
 
 def open_pool(n_workers: int | None, paths: Sequence[Path]) -> Pool:
@@ -82,13 +68,13 @@ def make_piece(
     path: Path, segments: Sequence[Segment], reading: Reading, seed: int, data: bytes
 ) -> dict[str, Any]:
     """Tokenize a block of text and write it as a piece; what the journal records."""
-    piece, invalid = tokenize_block(segments, reading, seed, data)
-    write_shard(path, {**shard_tensors(piece.shard), "keys": piece.keys, "hashes": piece.hashes})
+    shard, keys, hashes, invalid = tokenize_block(segments, reading, seed, data)
+    write_shard(path, {**shard_tensors(shard), "keys": keys, "hashes": hashes})
     return {
         "bytes": path.stat().st_size,
-        "tokens": piece.shard.n_tokens,
-        "documents": piece.shard.n_documents,
-        "min_hash": int(piece.hashes.min(initial=KEYS)),
+        "tokens": shard.n_tokens,
+        "documents": len(keys),
+        "min_hash": int(hashes.min(initial=KEYS)),
         "n_replaced": invalid.replaced,
         "n_skipped": invalid.skipped,
     }
@@ -99,8 +85,12 @@ def make_piece(
 
 def tokenize_block(
     segments: Sequence[Segment], reading: Reading, seed: int, data: bytes
-) -> tuple[Piece, Counts]:
+) -> tuple[Shard, NDArray[np.int64], NDArray[np.int64], Counts]:
     """Tokenize a block, and count the lines that are not UTF-8.
+
+    Returns:
+        the documents; the random numbers that decide on shard and order, rising, (n_documents,);
+        hashes of their text, which decide on the held-out ones, (n_documents,); the counts.
 
     Raises:
         InputError: a line is not UTF-8.
@@ -135,8 +125,7 @@ def tokenize_block(
         np.array(documents, np.int64),
         list(numbers),
     )
-    piece = Piece(shard, np.array(keys, np.int64), np.array(hashes, np.int64))
-    return piece, counts
+    return shard, np.array(keys, np.int64), np.array(hashes, np.int64), counts
 
 
 def _shuffled(

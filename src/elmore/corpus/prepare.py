@@ -21,6 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from elmore._version import __version__
 from elmore.base.atomic import atomic_folder, check_folder
 from elmore.base.journal import FinishedFile, JournalFolder
@@ -163,7 +165,7 @@ def prepare(
         words = choice.make(counts)
         held_counts, held_sizes = _count([heldout_file] if heldout_file else [])
         total, held = sum(sizes, Part()), sum(held_sizes, Part())
-        notes = [*choice.notes(counts, words), *_notes(files, pieces, counts)]
+        notes = [*choice.notes(counts, words), *_notes(files, pieces)]
         if not held.tokens:
             notes.append("nothing is held out")
         facts = {
@@ -210,9 +212,11 @@ def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
     counts, sizes = WordCounts(), []
     for path in paths:
         shard = read_shard(path)
-        counts.add(shard.types, shard.type_counts().tolist())
+        numbers = np.bincount(shard.tokens, minlength=len(shard.types)).tolist()
+        counts.update(dict(zip(shard.types, numbers, strict=True)))
+        n_documents = len(shard.documents) - 1
         sizes.append(
-            Part(tokens=shard.n_tokens, sentences=shard.n_sentences, documents=shard.n_documents)
+            Part(tokens=shard.n_tokens, sentences=shard.n_sentences, documents=n_documents)
         )
     return counts, sizes
 
@@ -236,9 +240,7 @@ def _fill(
         stream.writelines(f"{word}\t{count}\n".encode() for word, count in counts.ranked())
 
 
-def _notes(
-    files: Sequence[TextFile], pieces: Sequence[_PieceRecord], counts: WordCounts
-) -> list[str]:
+def _notes(files: Sequence[TextFile], pieces: Sequence[_PieceRecord]) -> list[str]:
     notes = []
     linewise = sum(file.linewise for file in files)
     if linewise:
@@ -253,8 +255,6 @@ def _notes(
     ):
         if number := sum(getattr(piece, name) for piece in pieces):
             notes.append(f"{text}: {number}")
-    if counts.pruned:
-        notes.append(f"counts are not exact: rare words were dropped {counts.pruned} times")
     return notes
 
 

@@ -287,19 +287,10 @@ class Shard:
         """Sentences of all documents."""
         return len(self.sentences) - 1
 
-    @property
-    def n_documents(self) -> int:
-        """Documents."""
-        return len(self.documents) - 1
-
     def sentence(self, index: int) -> list[str]:
         """The tokens of a sentence."""
         start, end = self.sentences[index : index + 2]
         return [self.types[k] for k in self.tokens[start:end].tolist()]
-
-    def type_counts(self) -> NDArray[np.int64]:
-        """How often each type occurs, (n_types,)."""
-        return np.bincount(self.tokens, minlength=len(self.types))
 
 
 def write_shard(path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,6 @@ from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 
-# Counting more distinct words than this takes over half a gigabyte.
-_MAX_TYPES = 5_500_000
 _SPECIALS = (BEGIN, END, UNKNOWN)
 _DEFAULT_WORDS = 50_000
 # Below this correlation with our counts, a list of words is not sorted by frequency.
@@ -26,51 +25,12 @@ _SORTED = 0.5
 # --------------------------------------------------------------------------- counts
 
 
-class WordCounts:
-    """How often each word occurs, in bounded memory.
+class WordCounts(Counter[str]):
+    """How often each word occurs."""
 
-    Args:
-        max_types: when there are more distinct words, the rarest half or more are dropped.
-
-    Attributes:
-        n_tokens: all words counted.
-        pruned: how often words were dropped; 0 when all counts are exact.
-    """
-
-    def __init__(self, *, max_types: int = _MAX_TYPES) -> None:
-        self._counts: dict[str, int] = {}
-        self._max_types = max_types
-        self.n_tokens = 0
-        self.pruned = 0
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    def __getitem__(self, word: str) -> int:
-        return self._counts.get(word, 0)
-
-    def add(self, words: Iterable[str], counts: Iterable[int]) -> None:
-        """Add to the count of each word."""
-        known, get = self._counts, self._counts.get
-        for word, count in zip(words, counts, strict=True):
-            known[word] = get(word, 0) + count
-            self.n_tokens += count
-        if len(known) > self._max_types:
-            kept = self._max_types // 2
-            values = np.fromiter(known.values(), np.int64, len(known))
-            highest = int(np.partition(values, len(known) - kept)[len(known) - kept])
-            # All words with this count go: a choice among them would depend on the order.
-            self._counts = {word: count for word, count in known.items() if count > highest}
-            self.pruned += 1
-
-    def ranked(self) -> Iterator[tuple[str, int]]:
-        """Yield words and counts, the most frequent first, equal ones by code points."""
-        words = sorted(self._counts)
-        counts = np.fromiter((self._counts[word] for word in words), np.int64, len(words))
-        order = np.argsort(-counts, kind="stable")
-        for start in range(0, len(order), 1 << 16):  # a list of all would double the memory
-            for k in order[start : start + (1 << 16)].tolist():
-                yield words[k], int(counts[k])
+    def ranked(self) -> list[tuple[str, int]]:
+        """Words and counts, the most frequent first, equal ones by code points."""
+        return sorted(self.items(), key=lambda item: (-item[1], item[0]))
 
     def covered(self, vocabulary: Vocabulary) -> int:
         """Count the tokens that are in a vocabulary; those spelled `<UNK>` are not."""
@@ -151,7 +111,7 @@ class VocabularyChoice:
             return self._file
         lowest = self._min_count or 1
         # A vocabulary of all words leaves no <UNK> to learn from, and unseen text is full of them.
-        if self._automatic and next(counts.ranked(), ("", 0))[1] > 1:
+        if self._automatic and max(counts.values(), default=0) > 1:
             lowest = 2
         words = list(_SPECIALS)
         for word, count in counts.ranked():
@@ -163,10 +123,10 @@ class VocabularyChoice:
 
     def notes(self, counts: WordCounts, words: Vocabulary) -> list[str]:
         """What to know about an automatic choice that left out words which occur once."""
-        left = sum(word not in words for word, _ in counts.ranked()) if self._automatic else 0
+        left = sum(word not in words for word in counts) if self._automatic else 0
         if not left or len(words) == self._size:
             return []
-        share = 1 - counts.covered(words) / counts.n_tokens
+        share = 1 - counts.covered(words) / counts.total()
         return [
             f"words that occur once are not in the vocabulary: {left:,}, {share:.1%} of the "
             "tokens; <UNK> is learned from them, --min-count 1 keeps them"
