@@ -9,14 +9,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmore.errors import ElmoreError, Stopped
-from elmore.training.optimizers import Optimizer
 from elmore.training.run import Run, load_state, restoring, save_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from elmore.training.optimizers import Optimizer
 
 
 class StepReport(NamedTuple):
