@@ -34,12 +34,9 @@ from elmore.serve.schemas import (
     EmbeddingsRequest,
     EmbedRequest,
     ExploreRequest,
-    Listed,
-    ModelEntry,
     ScoreRequest,
     SensesRequest,
     SubstitutesRequest,
-    TaskEntry,
     TaskRequest,
 )
 from elmore.serve.settings import Settings
@@ -83,27 +80,28 @@ class Routes:
             if self._no_softmax is None and len(sentence):
                 compute(self._elmo, [Item(likely, sentence, (0, 1))], self._settings.batch_tokens)
 
-    async def models(self) -> Listed[ModelEntry]:
+    async def models(self) -> Response:
         """The model that is served."""
-        entry = ModelEntry(
-            id=self._settings.name,
-            dim=self._elmo.dim,
-            n_layers=self._elmo.n_layers,
-            language_model=self._no_softmax is None,
-            index=self._has_index,
-        )
-        return Listed(data=[entry])
+        entry = {
+            "id": self._settings.name,
+            "object": "model",
+            "owned_by": "elmore",
+            "dim": self._elmo.dim,
+            "n_layers": self._elmo.n_layers,
+            "language_model": self._no_softmax is None,
+            "index": self._has_index,
+        }
+        return json_response({"object": "list", "data": [entry]})
 
-    async def tasks(self) -> Listed[TaskEntry]:
+    async def tasks(self) -> Response:
         """The taggers and classifiers that are served."""
-        return Listed(
-            data=[
-                TaskEntry(id=name, task="tag", labels=model.tags)
-                if isinstance(model, LightTagger)
-                else TaskEntry(id=name, task="classify", labels=model.classes)
-                for name, model in self._tasks.items()
-            ]
-        )
+        entries = [
+            {"id": name, "object": "task", "task": "tag", "labels": model.tags}
+            if isinstance(model, LightTagger)
+            else {"id": name, "object": "task", "task": "classify", "labels": model.classes}
+            for name, model in self._tasks.items()
+        ]
+        return json_response({"object": "list", "data": entries})
 
     async def embed(self, body: EmbedRequest, request: Request) -> Response:
         """Vectors for tokens, or one per sentence with a pooling."""
