@@ -21,7 +21,7 @@ from spacy.tokens import Doc
 from elmore import Elmo, cosine
 from elmore.integrations import loaded
 from elmore.integrations.spacy import add_hooks
-from elmore.published.catalog import INCLUDED
+from elmore.published.catalog import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "I sat on the bank .  \n\n The bank lent money, didn't it?"
@@ -216,7 +216,7 @@ def test_add_pipe_needs_no_import_where_elmore_is_installed(tmp_path: Path) -> N
         check=True,
         env={**os.environ, "PYTHONPATH": path},
     )
-    assert done.stdout.split("\n")[0].endswith(f"({INCLUDED['english'].dim},)")
+    assert done.stdout.split("\n")[0].endswith(f"({catalog()['english'].dim},)")
 
 
 @pytest.mark.parametrize("kind", ["spans", "tags"])

@@ -19,7 +19,7 @@ from elmore.cli.console import Console, described, fitted
 from elmore.cli.pretrain import describe_prepared
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.published import hub
-from elmore.published.catalog import INCLUDED, Published, catalog, find_published
+from elmore.published.catalog import INCLUDED, Published, bundled_model, catalog, find_published
 from elmore.report import aligned
 from elmore.text.tokenizer import CONVENTIONS
 
@@ -66,7 +66,7 @@ def models(
         return
     if dry_run:
         raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
-    everything = (*INCLUDED.values(), *catalog().values())
+    everything = catalog().values()
     chosen = [model for model in everything if language in (None, model.language)]
     if not chosen:
         known = ", ".join(sorted({model.language for model in everything}))
@@ -269,11 +269,9 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
 
 def _languages(checkpoint: Checkpoint) -> str | None:
     """The languages that the model's own files or the catalogue name."""
-    from elmore.published.catalog import INCLUDED, bundled_model
-
-    for name, published in INCLUDED.items():
+    for name in INCLUDED:
         if checkpoint.origin == str(bundled_model(name)):
-            return published.language
+            return catalog()[name].language
     known = checkpoint.notes.get("languages", checkpoint.notes.get("language"))
     return ", ".join(map(str, known)) if isinstance(known, list) else known or None
 
