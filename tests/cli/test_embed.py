@@ -69,12 +69,12 @@ def test_hdf5_has_the_layout_of_the_old_command(cli, tiny_elmo, tiny_folder, tex
         assert json.loads(index[0]) == {line: str(k) for k, line in enumerate(LINES)}
 
 
-def test_hdf5_without_the_index(cli, tiny_folder, text, tmp_path):
+def test_hdf5_of_one_layer_in_half_the_size(cli, tiny_folder, text, tmp_path):
     out = tmp_path / "out.h5"
-    flags = ["--no-sentence-index", "--layers", "top", "--dtype", "float16"]
+    flags = ["--layers", "top", "--dtype", "float16"]
     assert cli("embed", text, "--model", tiny_folder, "-o", out, *flags).code == 0
     with h5py.File(out) as file:
-        assert set(file) == {"0", "1", "2"}
+        assert set(file) == {"0", "1", "2", "sentence_to_index"}
         assert (file["0"].shape, file["0"].dtype) == ((3, 32), np.float16)
         assert file["1"].shape == (0, 32)
 

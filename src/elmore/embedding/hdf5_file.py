@@ -40,7 +40,7 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
     with h5py.File(stream, "w", libver=_VERSIONS) as file:
         if settings.pooled:  # (layers, dim) and (time, dim) look the same
             file.attrs["pooled"] = True
-        indexed = settings.sentence_index is not False and not settings.sentence_keys
+        indexed = settings.sentence_index and not settings.sentence_keys
         index: dict[str, str] = {}  # of equal lines the last one stays
         number_type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
         properties = h5p.create(h5p.DATASET_CREATE)
@@ -59,10 +59,10 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
             if values.size:
                 dataset.write(h5s.ALL, h5s.ALL, values)
             _describe(dataset, record)
-            if indexed and count == _MAX_LINES and not settings.sentence_index:
+            if indexed and count == _MAX_LINES:
                 warnings.warn(
-                    f"over {_MAX_LINES} lines: sentence_to_index is left out; pass "
-                    "--sentence-index to write it all the same",
+                    f"over {_MAX_LINES} lines: sentence_to_index is left out; use the numbers of "
+                    "the lines",
                     stacklevel=2,
                 )
                 indexed, index = False, {}
