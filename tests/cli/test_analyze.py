@@ -144,8 +144,6 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
             ["neighbors", corpus, *model, "--query", "x", "--layers", "all"],
         ),
         (2, "layers 0..2", ["pos", *treebank, *model, "--layers", "9"]),
-        (2, "not in the range", ["pos", *treebank, *model, "--cache-gb", "0"]),
-        (2, "raise max_bytes (--cache-gb)", ["pos", *treebank, *model, "--cache-gb", "1e-6"]),
         (2, "no such option '--query'", ["--query", "pos", "neighbors", corpus]),
         (2, "no such option '--seed'", ["neighbors", corpus, *model, "--query", "x", "--seed", 1]),
         (2, "is not a picture", ["neighbors", corpus, *model, "--query", "the", "--plot", "x.gif"]),

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.embedding.centroids import k_means
-from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
-from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
+from elmore.embedding.layer_cache import cache_folder
+from elmore.embedding.results import cosine, layer_weights, unit
 from elmore.embedding.search import largest, search
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.options import LayerChoice
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.indexing import build_index
@@ -61,7 +62,6 @@ class Neighbors:
         top: how many neighbours to list.
         limit: index so many sentences only.
         cache: a folder that keeps the index of a text for next time.
-        max_bytes: what that folder may hold.
         progress: counts sentences.
 
     Examples:
@@ -77,7 +77,6 @@ class Neighbors:
     top: int = 5
     limit: int | None = None
     cache: str | Path | None = None
-    max_bytes: int = MAX_BYTES
     progress: Progress = SILENT
 
     def __post_init__(self) -> None:

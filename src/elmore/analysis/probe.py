@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from elmore.base.messages import SILENT, Progress
 from elmore.compute.initial_weights import initial_weights
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
-from elmore.embedding.results import LayerChoice, layer_weights
+from elmore.embedding.layer_cache import LayerCache, cache_folder
+from elmore.embedding.results import layer_weights
+from elmore.options import LayerChoice
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 from elmore.training.seeds import numpy_generator
 
@@ -34,7 +35,6 @@ class LayerProbe:
         limit: learn from so many sentences of the training data only.
         seed: of the random weights.
         cache: a folder that keeps the layers for next time.
-        max_bytes: what that folder may hold.
         progress: counts sentences.
     """
 
@@ -46,7 +46,6 @@ class LayerProbe:
     limit: int | None = None
     seed: int = 0
     cache: str | Path | None = None
-    max_bytes: int = MAX_BYTES
     progress: Progress = SILENT
 
     def __post_init__(self) -> None:
@@ -59,10 +58,10 @@ class LayerProbe:
     def caches(self) -> Iterator[tuple[str, LayerCache]]:
         """The layers of the model, then of a random one, each with the prefix of its rows."""
         with cache_folder(self.cache) as folder:
-            yield "", LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
+            yield "", LayerCache(self.elmo, folder)
             if self.random:
                 control = random_model(self.elmo, self.seed)
-                yield "random, ", LayerCache(control, folder, max_bytes=self.max_bytes)
+                yield "random, ", LayerCache(control, folder)
 
 
 def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:

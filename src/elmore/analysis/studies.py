@@ -17,7 +17,6 @@ import numpy as np
 from elmore.base.json import from_json
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.report import Report, Row
@@ -98,7 +97,6 @@ class TaskStudy:
         seed: the first seed.
         out: a folder for the runs, so that a study that was interrupted can resume.
         cache: a folder that keeps the layers for next time.
-        max_bytes: what that folder may hold.
         progress: counts sentences whose layers are computed.
         report: gets a line for each run that has ended.
     """
@@ -117,7 +115,6 @@ class TaskStudy:
     seed: int = 0
     out: str | Path | None = None
     cache: str | Path | None = None
-    max_bytes: int = MAX_BYTES
     progress: Progress = SILENT
     report: Callable[[str], object] = lambda line: None
 
@@ -210,7 +207,6 @@ class TaskStudy:
             recipe=recipe,
             vectors=self.vectors,
             cache=self.cache,
-            max_bytes=self.max_bytes,
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,

@@ -88,7 +88,7 @@ def _add_class(
 # --------------------------------------------------------------------------- probes of layers
 
 _PROBE = {
-    **options.caching,
+    "cache": options.cache,
     "layers": options.layers("all", every="each and their mean"),
     "random": options.flag(
         "Leave out the random control.", names="--no-random", flag_value=False, default=True
@@ -143,7 +143,7 @@ def _neighbors(
         top=options.count(5, "How many to list.", "K"),
         layers=options.layers("top"),
         vectors=options.vectors,
-        **options.caching,
+        cache=options.cache,
     ),
     model: options.ModelChoice = _MODEL,
     console: Console,
@@ -255,7 +255,7 @@ _STUDY = {
     "out": options.path("Keep the runs, to resume them.", "FOLDER", names="--runs"),
     "seed": options.seed,
     "vectors": options.vectors,
-    **options.caching,
+    "cache": options.cache,
 }
 
 

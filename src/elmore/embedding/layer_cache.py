@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,14 +20,13 @@ from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file, write_error
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.results import LayerChoice, layer_weights
+from elmore.embedding.results import layer_weights
 from elmore.errors import ConfigError, ElmoreError
+from elmore.options import LayerChoice
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-# SemCor through the published large model takes 5 GB.
-MAX_BYTES = 16 << 30
 # Tokens that are turned into float32 at a time when a complete text is read.
 _READ_TOKENS = 8192
 _logger = logging.getLogger(__name__)
@@ -42,7 +40,6 @@ class LayerCache:
     Args:
         elmo: the model.
         folder: where the files are; created if missing. Several models may share it.
-        max_bytes: what the file of one text may take.
 
     Examples:
         >>> cache = LayerCache(elmo, "cache")
@@ -51,10 +48,8 @@ class LayerCache:
         (3, 3, 32)
     """
 
-    def __init__(self, elmo: Elmo, folder: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
-        if max_bytes < 1:
-            raise ConfigError(f"max_bytes={max_bytes} leaves no space; use 1 or more")
-        self.elmo, self.folder, self.max_bytes = elmo, Path(folder), max_bytes
+    def __init__(self, elmo: Elmo, folder: str | Path) -> None:
+        self.elmo, self.folder = elmo, Path(folder)
 
     def layers(
         self, sentences: Sequence[Sequence[str]], *, progress: Progress = SILENT
@@ -64,9 +59,6 @@ class LayerCache:
         Args:
             sentences: token lists.
             progress: counts sentences.
-
-        Raises:
-            ConfigError: the text needs more space than `max_bytes`.
         """
         digest = hashlib.sha256(self.elmo.digest.encode())
         for tokens in sentences:
@@ -79,12 +71,6 @@ class LayerCache:
         if not shape[0]:
             progress.update(len(sentences))
             return CachedLayers(np.zeros(shape, np.float16), lengths)
-        size = 2 * math.prod(shape)
-        if size > self.max_bytes:
-            raise ConfigError(
-                f"{shape[0]} tokens need {size / 1e9:.1f} GB but the cache may hold "
-                f"{self.max_bytes / 1e9:.1f}; raise max_bytes (--cache-gb) or use less text"
-            )
         path = self.folder / f"layers-{digest.hexdigest()[:32]}.npy"
         values = _mapped(path, shape)
         if values is not None:

@@ -17,22 +17,6 @@ from elmore.errors import ConfigError, ElmoreError
 from elmore.options import LayerChoice, Output, Pooling
 from elmore.text.tokenizer import Sentence
 
-__all__ = [
-    "Array",
-    "Finish",
-    "LayerChoice",
-    "Pooling",
-    "SentenceLayers",
-    "all_layers",
-    "cosine",
-    "finite",
-    "layer_weights",
-    "mix_layers",
-    "pool",
-    "unit",
-    "value_shape",
-]
-
 Array = NDArray[np.float32]
 Result = TypeVar("Result")
 Floats = TypeVar("Floats", bound=NDArray[np.floating])

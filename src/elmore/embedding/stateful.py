@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from elmore.compute.network import LstmState
 from elmore.embedding.engine import Engine
 from elmore.embedding.inputs import sentences_of
-from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
+from elmore.embedding.results import SentenceLayers, all_layers, layer_weights
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import StartState
+from elmore.options import LayerChoice
 from elmore.text.tokenizer import Sentence
 
 _TEXT = Path(__file__).parent.parent / "data" / "burn_in.txt"

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.results import LayerChoice, SentenceLayers, cosine, layer_weights
+from elmore.embedding.results import SentenceLayers, cosine, layer_weights
+from elmore.options import LayerChoice
 from elmore.text.vocabulary import Vocabulary
 
 

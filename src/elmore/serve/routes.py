@@ -20,6 +20,7 @@ from elmore.embedding.stream import finish_of
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
+from elmore.language_model.scores import rounded
 from elmore.language_model.sense_vectors import SenseVectors
 from elmore.options import Output
 from elmore.serve.batcher import Batcher, Item, compute, likely, scores, senses, vectors
@@ -28,7 +29,6 @@ from elmore.serve.bodies import (
     choose_type,
     encode_vectors,
     json_response,
-    number,
 )
 from elmore.serve.schemas import (
     EmbeddingsRequest,
@@ -326,7 +326,7 @@ def _place(
     return {
         "position": position,
         "token": sentence.tokens[position],
-        "words": [{"word": word, value: number(x)} for word, x in words],
+        "words": [{"word": word, value: rounded(x)} for word, x in words],
     }
 
 

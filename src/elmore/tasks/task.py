@@ -24,7 +24,7 @@ from torch import Tensor
 from elmore.base.messages import ProgressOption, shown
 from elmore.elmo import Elmo
 from elmore.embedding.engine import find_device
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
+from elmore.embedding.layer_cache import LayerCache, cache_folder
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.features import (
@@ -71,7 +71,6 @@ class Task(Predictor[Example, Prediction]):
         separator: what separates several labels in one cell.
         vectors: a file of word vectors (GloVe, word2vec), or None to learn them from nothing.
         cache: a folder that keeps frozen layers for next time.
-        max_bytes: what that folder may hold.
         seed: the one seed.
         device: where to compute.
         progress: as in `Elmo.embed`, for sentences whose layers are computed.
@@ -100,7 +99,6 @@ class Task(Predictor[Example, Prediction]):
         separator: str | None = None,
         vectors: str | Path | None = None,
         cache: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
         seed: int = 0,
         device: str = "cpu",
         progress: ProgressOption = None,
@@ -127,7 +125,7 @@ class Task(Predictor[Example, Prediction]):
         self.columns: dict[str, Any] = {"text": text, "label": label}
         self.separator = separator
         self.vectors = None if vectors is None else Path(vectors)
-        self.cache, self.max_bytes = cache, max_bytes
+        self.cache = cache
         self.device, self.progress = find_device(device), progress
         self.kind = ""  # of the labels, by all of the data; a part may look different
         self.labels: Mapping[str, Any] = {}
@@ -408,7 +406,7 @@ class Task(Predictor[Example, Prediction]):
             elmo: the biLM, if the folder has none inside.
             device: where to compute.
             threads: processors for the biLM; all by default.
-            options: as when a task is made: text, label, separator, cache, max_bytes, progress.
+            options: as when a task is made: text, label, separator, cache, progress.
         """
         content = read_task(path)
         if content.task != cls.name:
@@ -571,7 +569,7 @@ class Task(Predictor[Example, Prediction]):
             return
         index, progress = self.index, False if silent else self.progress
         with cache_folder(self.cache) as folder:
-            frozen = BiLmLayers(LayerCache(self.elmo, folder, max_bytes=self.max_bytes))
+            frozen = BiLmLayers(LayerCache(self.elmo, folder))
             frozen.announce((text for e in examples for text in self.texts(e)), progress)
             index.layers = frozen
             try:
@@ -593,7 +591,7 @@ class Task(Predictor[Example, Prediction]):
             tokenizer=engine.compute.tokenizer,
         )
         mixes.bilm = None
-        cache = LayerCache(self.elmo, live.cache.folder, max_bytes=self.max_bytes)
+        cache = LayerCache(self.elmo, live.cache.folder)
         self.index.layers = BiLmLayers(cache)
 
     def measured(self, examples: Sequence[Example]) -> Report:

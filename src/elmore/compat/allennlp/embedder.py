@@ -195,9 +195,6 @@ class ElmoEmbedder:
 
     def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Array]:
         """Embed one batch, each (layers, time, dim); an empty sentence gives (3, 0, 1024)."""
-        for k, sentence in enumerate(batch):
-            if isinstance(sentence, str):
-                raise ConfigError(f"sentence {k} is a string; pass its tokens as a list")
         if len(batch) == 1 and not batch[0]:
             return [np.zeros(_EMPTY, np.float32)]  # the state stays as it is
         return [
@@ -240,11 +237,6 @@ class ElmoEmbedder:
         blank = [k for k, line in enumerate(lines) if not line]
         if blank:
             raise ConfigError(f"lines {blank[:20]} (from 0) are blank; remove them")
-        if use_sentence_keys and len(set(lines)) < len(lines):
-            twice = next(line for k, line in enumerate(lines) if line in lines[:k])
-            raise ConfigError(
-                f"the sentence {twice[:60]!r} occurs twice, and use_sentence_keys needs each once"
-            )
         dim = self.elmo.dim
         settings = Settings(
             shape=(self.elmo.n_layers, None, dim) if output_format == "all" else (None, dim),
