@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import tomllib
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +155,7 @@ def test_several_processes_load_the_model_once_each(
         return read(model)
 
     monkeypatch.setattr(loaded, "read_checkpoint", noted)
-    monkeypatch.setattr(loaded, "_models", OrderedDict())
+    loaded._model.cache_clear()
     nlp(TEXT)
     docs = list(nlp.pipe(texts, n_process=2, batch_size=4))
     loads = (tmp_path / "loads").read_text().split()
