@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -103,13 +102,8 @@ Layers include layer 0, without context. Parameters are without the softmax; a m
 softmax cannot predict words, which `score` needs. The precision is that of the stored weights.
 """
 
-# A model's folder may contain anything else too; only these are hashed.
-_MODEL_FILES = (
-    *(".safetensors", ".hdf5", ".h5", ".pkl", ".th", ".pt", ".pth", ".index"),
-    *(".json", ".txt", ".gz", ".dic", ".md", ".options_file", ".weight_file"),
-)
-# The parts of a TensorFlow checkpoint have no suffix of their own.
-_SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
+# A model's folder may contain anything else too; only these are hashed, and files of weights.
+_MODEL_FILES = (".txt", ".dic", ".md", ".options_file", ".weight_file")
 # 100, 200, 500, 1,000, ...: the sizes of vocabularies whose coverage is shown.
 _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
 _N_SPECIALS = 3  # <S>, </S> and <UNK>
@@ -277,8 +271,10 @@ def _languages(checkpoint: Checkpoint) -> str | None:
 
 
 def _files(source: Source) -> Iterator[dict[str, Any]]:
+    from elmore.formats.detect import SHARD, SUFFIXES
+
     for name in source.names:
-        if not name.lower().endswith(_MODEL_FILES) and not _SHARD.search(name):
+        if not name.lower().endswith((*SUFFIXES, *_MODEL_FILES)) and not SHARD.search(name):
             continue
         # A link or FIFO next to the model is not part of it.
         with contextlib.suppress(FormatError), closing(source.open(name)) as stream:

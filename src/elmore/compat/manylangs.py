@@ -18,8 +18,6 @@ from elmore.errors import ConfigError, FormatError
 from elmore.text.batching import with_padding_as_words
 from elmore.text.characters import DictionaryAlphabet
 
-__all__ = ["Embedder"]
-
 add_modules(__name__, {"elmo": "Embedder"}, {"Embedder": __name__})
 
 Array = NDArray[np.float32]

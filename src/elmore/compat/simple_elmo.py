@@ -20,8 +20,6 @@ from elmore.embedding.results import pool
 from elmore.errors import ConfigError
 from elmore.language_model.likely_words import next_words, previous_words
 
-__all__ = ["ElmoModel", "Layers"]
-
 add_modules(__name__, {"elmo_helpers": "ElmoModel"}, {"ElmoModel": __name__})
 
 Array = NDArray[np.float32]

@@ -21,8 +21,6 @@ from elmore.formats.containers.sources import files_source
 from elmore.formats.containers.torch_files import read_array
 from elmore.nn.elmo_layer import mix, normalise, without_markers
 
-__all__ = ["Elmo", "ElmoOutput", "ElmoTokenEmbedder", "ElmoTokenEmbedderMultiLang", "ScalarMix"]
-
 _LOGGER = logging.getLogger(__name__)
 
 

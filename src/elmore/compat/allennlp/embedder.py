@@ -20,7 +20,6 @@ from elmore.embedding.load import read_checkpoint
 from elmore.embedding.results import SentenceLayers
 from elmore.embedding.vector_files import Record, Settings, write_vectors
 from elmore.errors import ConfigError
-from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
 from elmore.formats.checkpoint import Checkpoint
 from elmore.published.catalog import find_published
 from elmore.published.downloads import is_address
@@ -30,21 +29,8 @@ from elmore.text.characters import Alphabet, ByteAlphabet
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "DEFAULT_OPTIONS_FILE",
-    "DEFAULT_WEIGHT_FILE",
-    "ConfigurationError",
-    "ELMoCharacterMapper",
-    "ELMoTokenCharactersIndexer",
-    "ElmoEmbedder",
-    "FileName",
-    "OutputFormat",
-    "batch_to_ids",
-    "cached_path",
-    "read_files",
-]
-
 Array = NDArray[np.float32]
+ConfigurationError = ConfigError  # AllenNLP's name
 FileName = str | Path
 OutputFormat = Literal["all", "top", "average"]
 _NAME = "elmo_tokens"
