@@ -191,12 +191,9 @@ def _records(
         yield record
         progress.update(1)
     if console.verbose:
-        seconds, cache = time.perf_counter() - start, elmo.engine.cache
-        looked_up = max(1, cache.hits + cache.misses)
-        console.say(
-            f"{readable_time(seconds)}, {text.counts.tokens / seconds:,.0f} tokens per second, "
-            f"word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found"
-        )
+        seconds = time.perf_counter() - start
+        speed = text.counts.tokens / seconds
+        console.say(f"{readable_time(seconds)}, {speed:,.0f} tokens per second")
 
 
 def _substitutes(text: options.TextInput, elmo: Elmo) -> Iterator[str]:
@@ -237,7 +234,8 @@ def _predict(text: options.TextInput, elmo: Elmo, wanted: Output, console: Conso
         f"embedding takes about {readable_time(found.seconds)} and writes about "
         f"{readable_bytes(found.size_bytes)} in a binary format, three times as much as text",
     ]
-    report = {"model": elmo.checkpoint.origin, **dataclasses.asdict(found)}
+    names = "sentences tokens longest unknown cut warnings size_bytes seconds".split()
+    report = {"model": elmo.checkpoint.origin, **{name: getattr(found, name) for name in names}}
     console.result(report, "\n".join(lines))
 
 

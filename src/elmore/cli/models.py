@@ -309,13 +309,14 @@ def convert(
         metavar="NAME",
     ),
     start: str = options.start,
-    no_verify: bool = options.flag("Do not embed a text with both models to compare them."),
     console: Console,
 ) -> None:
     """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears
     under its name only after it was verified.
     """
     from elmore.embedding.certificate import CERTIFICATE, certified
+    from elmore.embedding.engine import Engine
+    from elmore.embedding.stateful import burn_in
     from elmore.formats import allennlp_hdf5, elmore_folder
 
     if to == "allennlp" and (precision != "float32" or start != "zeros"):
@@ -325,21 +326,20 @@ def convert(
     checkpoint = options.read_model(source).with_tokenizer(tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if to == "folder" else allennlp_hdf5.is_folder
-    difference, left_out, verified = None, [], "not verified"
+    left_out = []
     with atomic_folder(output, overwrite=force, looks_ours=looks_ours) as temporary:
         if to == "allennlp":
             allennlp_hdf5.write(checkpoint, temporary)
             left_out = _left_out(checkpoint)
         else:
             if start == "warm":
-                checkpoint = _warmed(checkpoint)
-            if not no_verify:
-                checkpoint = certified(checkpoint, precision)
+                warm = checkpoint.start_state or burn_in(Engine(checkpoint))
+                checkpoint = dataclasses.replace(checkpoint, start_state=warm)
+            checkpoint = certified(checkpoint, precision)
             elmore_folder.write(checkpoint, temporary, precision=precision)
-        if not no_verify:
-            difference = _verify(checkpoint, temporary, precision)
-            verified = f"verified: vectors differ by {difference:.2g} at most"
-    certificate = None if no_verify or to == "allennlp" else checkpoint.notes.get(CERTIFICATE)
+        difference = _verify(checkpoint, temporary, precision)
+    verified = f"verified: vectors differ by {difference:.2g} at most"
+    certificate = None if to == "allennlp" else checkpoint.notes.get(CERTIFICATE)
     if certificate is not None:
         cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
         verified += f"; mean cosine to float32 by layer {cosine}"
@@ -367,15 +367,6 @@ def _refuse_itself(model: ModelPath, output: Path) -> None:
     for path in map(Path, model if isinstance(model, tuple) else (model,)):
         if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
             raise ConfigError(f"'{output}' is the model itself; choose another -o")
-
-
-def _warmed(checkpoint: Checkpoint) -> Checkpoint:
-    """A model that has its state after a short text."""
-    from elmore.embedding.engine import Engine
-    from elmore.embedding.stateful import burn_in
-
-    warm = checkpoint.start_state or burn_in(Engine(checkpoint))
-    return dataclasses.replace(checkpoint, start_state=warm)
 
 
 def _verify(before: Checkpoint, written: Path, precision: str) -> float:
