@@ -95,7 +95,6 @@ _INFO = """\
   elmore info english
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
-  elmore info my-model --verify
   elmore info uses/
 
 Layers include layer 0, without context. Parameters are without the softmax; a model without a
@@ -114,51 +113,46 @@ def info(
     *,
     path: tuple[str, ...] = options.argument("[MODEL|FOLDER]", nargs=-1),
     offline: bool = options.offline,
-    verify: bool = options.flag(
-        "Read every weight and file: NaN, infinity and wrong checksums are errors."
-    ),
     console: Console,
 ) -> None:
     """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default
     english.
     """
-    report = _describe_any(options.model_path(path or ["english"]), verify)
+    report = _describe_any(options.model_path(path or ["english"]))
     console.result(report, described(report))
 
 
-def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
+def _describe_any(model: ModelPath) -> dict[str, Any]:
     """Describe what a path is: a trained task, an index, prepared text, a run, or a model."""
     from elmore.corpus.prepared import is_prepared
     from elmore.senses.index import is_index
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):
-        return _describe(model, verify)
+        return _describe(model)
     path = Path(model)
     if is_index(path):
-        return {"index": _describe_index(path, verify)}
+        return {"index": _describe_index(path)}
     if is_prepared(path):
-        return _describe_prepared(path, verify)
+        return _describe_prepared(path)
     # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
-        return _describe_task(trained, verify)
+        return _describe_task(trained)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
-        return _describe(model, verify)
+        return _describe(model)
     # The best checkpoint exists once there was an evaluation.
     for saved in (path / "best", path / "checkpoint"):
         if saved.is_dir():
-            return _describe(saved, verify)
+            return _describe(saved)
     raise FormatError(
         f"'{shown(path, 140)}' is a run without a checkpoint yet; let it train a little longer"
     )
 
 
-def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
-    from elmore.senses import index as uses
+def _describe_index(path: Path) -> dict[str, Any]:
+    from elmore.senses.index import Index
 
-    if verify:
-        uses.verify(path)
-    index = uses.Index.open(path)
+    index = Index.open(path)
     files, name = index.manifest["files"], index.manifest.get("model_name")
     return {
         "path": str(path),
@@ -168,15 +162,14 @@ def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
         "made_with": ", ".join(name) if isinstance(name, list) else name,
         "tokenizer": index.manifest.get("tokenizer"),
         "bytes": sum(entry["size"] for entry in files.values()),
-        "checksums": f"{len(files)} files compared" if verify else "not compared; use --verify",
     }
 
 
-def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
+def _describe_prepared(path: Path) -> dict[str, Any]:
     from elmore.corpus.prepared import COUNTS, Prepared
     from elmore.corpus.words import read_counts
 
-    prepared = Prepared.open(path, verify=verify)
+    prepared = Prepared.open(path)
     # Sorted by count, so the first n words are the vocabulary of size n.
     counts = [count for _, count in read_counts(prepared.folder / COUNTS)]
     covered = list(itertools.accumulate(counts))
@@ -190,7 +183,7 @@ def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
     return {**describe_prepared(prepared), "coverage": coverage}
 
 
-def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
+def _describe_task(place: Path) -> dict[str, Any]:
     from elmore.tasks.folder import read_facts
 
     facts = read_facts(place)
@@ -217,18 +210,10 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
         checkpoint = options.read_model(place / "elmo")
         config = checkpoint.config
         elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
-        elmo["weights"] = _verified(checkpoint, verify)
     return {**report, "elmo": elmo}
 
 
-def _verified(checkpoint: Checkpoint, verify: bool) -> str:
-    """Read every weight, if asked to; the readers refuse what is damaged or not finite."""
-    if not verify:
-        return "not checked; use --verify"
-    return f"{sum(1 for _ in checkpoint.checked_weights())} checked"
-
-
-def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
+def _describe(model: ModelPath) -> dict[str, Any]:
     from elmore.config import count_parameters
     from elmore.embedding.load import open_model
     from elmore.formats.detect import detect
@@ -253,7 +238,6 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
         "warm_start": checkpoint.start_state is not None,
         "mixes": len(checkpoint.mixes),
         "precision": ", ".join(sorted(checkpoint.stored_types)),
-        "weights": _verified(checkpoint, verify),
         "bytes": sum(file["bytes"] for file in files),
         "files": files,
         "certificate": notes.pop("certificate", None),
