@@ -306,7 +306,10 @@ def convert(
     if to == "allennlp" and (precision != "float32" or start != "zeros"):
         raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")
     source = options.model_path(model)
-    _refuse_itself(source, output)
+    for path in map(Path, source if isinstance(source, tuple) else (source,)):
+        # With --force the copy would replace the model.
+        if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
+            raise ConfigError(f"'{output}' is the model itself; choose another -o")
     checkpoint = options.read_model(source).with_tokenizer(tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if to == "folder" else allennlp_hdf5.is_folder
@@ -314,7 +317,14 @@ def convert(
     with atomic_folder(output, overwrite=force, looks_ours=looks_ours) as temporary:
         if to == "allennlp":
             allennlp_hdf5.write(checkpoint, temporary)
-            left_out = _left_out(checkpoint)
+            parts = {
+                "mixes": bool(checkpoint.mixes),
+                "start state": checkpoint.start_state is not None,
+                # That nobody knows the tokenization is true of the copy too.
+                "notes": bool(checkpoint.notes.keys() - {"tokenizer"}),
+            }
+            # AllenNLP's files cannot store these, and the vectors do not need them.
+            left_out = [name for name, there in parts.items() if there]
         else:
             if start == "warm":
                 warm = checkpoint.start_state or burn_in(Engine(checkpoint))
@@ -333,24 +343,6 @@ def convert(
         {**report, "left_out": left_out, "certificate": certificate},
         f"wrote '{output}' ({to}, {precision}); {verified}{lost}",
     )
-
-
-def _left_out(checkpoint: Checkpoint) -> list[str]:
-    """What AllenNLP's files cannot store and the vectors do not need."""
-    parts = {
-        "mixes": bool(checkpoint.mixes),
-        "start state": checkpoint.start_state is not None,
-        # That nobody knows the tokenization is true of the copy too.
-        "notes": bool(checkpoint.notes.keys() - {"tokenizer"}),
-    }
-    return [name for name, there in parts.items() if there]
-
-
-def _refuse_itself(model: ModelPath, output: Path) -> None:
-    # With --force the copy would replace the model.
-    for path in map(Path, model if isinstance(model, tuple) else (model,)):
-        if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
-            raise ConfigError(f"'{output}' is the model itself; choose another -o")
 
 
 def _verify(before: Checkpoint, written: Path, precision: str) -> float:

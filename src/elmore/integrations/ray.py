@@ -61,7 +61,16 @@ def embed_dataset(
     """
     job = ColumnJob(**options)
     _check(ds, job)
-    _check_workers(workers, job.threads or 1)
+    threads = job.threads or 1
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers={workers}; use 1 or more")
+    there = require("ray", "ray", "embedding a Ray dataset").cluster_resources().get("CPU", 0)
+    # Ray would wait forever for a worker that leaves no processor to read with.
+    if 0 < there <= threads:  # a cluster that grows on demand may have none yet
+        raise ConfigError(
+            f"Ray has {there:g} processors, and a worker of threads={threads} leaves none to read "
+            f"with; use fewer threads or ray.init(num_cpus={threads + 1})"
+        )
     ds.context.execution_options.preserve_order = True
     data = require("ray.data", "ray", "embedding a Ray dataset")
     return ds.map_batches(
@@ -70,7 +79,7 @@ def embed_dataset(
         batch_size=BATCH_ROWS,
         batch_format="pyarrow",
         compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=job.threads or 1,
+        num_cpus=threads,
     )
 
 
@@ -90,15 +99,3 @@ def _check(ds: Dataset, job: ColumnJob) -> None:
         return column_kind(base.field(job.column).type, job.column)
 
     job.check(schema.names, kind)
-
-
-def _check_workers(workers: int | None, threads: int) -> None:
-    """Refuse what Ray would wait for forever: a worker that leaves no processor to read with."""
-    if workers is not None and workers < 1:
-        raise ConfigError(f"workers={workers}; use 1 or more")
-    there = require("ray", "ray", "embedding a Ray dataset").cluster_resources().get("CPU", 0)
-    if 0 < there <= threads:  # a cluster that grows on demand may have none yet
-        raise ConfigError(
-            f"Ray has {there:g} processors, and a worker of threads={threads} leaves none to read "
-            f"with; use fewer threads or ray.init(num_cpus={threads + 1})"
-        )
