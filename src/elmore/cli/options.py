@@ -327,6 +327,7 @@ class RunChoice:
     settings: dict[str, str] = settings
     resume: bool = flag("Resume the run in -o.")
     seed: int = seed
+    tensorboard: bool = flag("Write event files too.")
 
     def __post_init__(self) -> None:
         if self.resume and self.force:

@@ -195,7 +195,7 @@ def pretrain(
         return
     if finish is not None:
         recipe = finish_recipe(recipe, run.output, finish)
-    display = Display(run.output, quiet=console.quiet)
+    display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
     with display:
         done = train(
             prepared,
@@ -283,7 +283,7 @@ def fine_tune(
     from elmore.training.bilm.recipe import Recipe
     from elmore.training.display import Display
 
-    display = Display(run.output, quiet=console.quiet)
+    display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
     with display:
         done = adapt(
             model.path,

@@ -93,7 +93,7 @@ def train(
     no_elmo: bool = options.flag("Train the baseline without ELMo."),
     tokenizer: str | None = options.tokenizer(),
     curve: bool = options.flag("tag, classify: also train on parts of the data."),
-    run: options.RunChoice = options.group(options.RunChoice),
+    run: options.RunChoice = options.group(options.RunChoice, without=("tensorboard",)),
     seeds: int = options.seeds,
     settings: dict[str, Any] = options.keywords(vectors=options.vectors, cache=options.cache),
     model: options.ModelChoice = options.model("batch_tokens", "start"),

@@ -200,7 +200,7 @@ def add_hooks(doc: Doc) -> None:
     """
     hooks: dict[str, Callable[..., Any]] = {
         "vector": _vector,
-        "has_vector": lambda thing: len(_rows(thing)) > 0,
+        "has_vector": _has_vector,
         "similarity": _similarity,
     }
     for place in (doc.user_hooks, doc.user_span_hooks, doc.user_token_hooks):
@@ -222,6 +222,10 @@ def _vector(thing: Doc | Span | Token) -> Array:
     if not len(vectors):
         return np.zeros(vectors.shape[1:], np.float32)
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), np.float32)
+
+
+def _has_vector(thing: Doc | Span | Token) -> bool:
+    return len(_rows(thing)) > 0
 
 
 def _similarity(thing: Doc | Span | Token, other: Any) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore.base.messages import is_watched, make_bar, say, shown, wants_reports
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.language_model.perplexity import headline
 from elmore.training.run import Run
@@ -58,6 +59,7 @@ class Display(AbstractContextManager["Display"]):
         resume: whether the run may be there already.
         prefix: what each line starts with.
         quiet: show nothing.
+        tensorboard: write event files too.
     """
 
     def __init__(
@@ -68,20 +70,29 @@ class Display(AbstractContextManager["Display"]):
         resume: bool = False,
         prefix: str = "",
         quiet: bool = False,
+        tensorboard: bool = False,
     ) -> None:
         self._quiet, self._metric, self._prefix = quiet, metric, prefix
         self._unit = "tokens" if metric is None else "examples"
         self._bar: Any = None
         self._started = time.time()
+        self._tensorboard: Any = None
         self.last_heldout: dict[str, float] | None = None
         self._best = -math.inf
         if metric is not None and resume:
             for line in Run(run).log():
                 self._note(line)
+        if tensorboard:
+            require("tensorboard", "train", "--tensorboard")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._tensorboard = SummaryWriter(str(run / "tensorboard"))
 
     def show(self, line: dict[str, Any]) -> None:
         """Show one line of the log."""
         self._note(line)
+        if self._tensorboard is not None:
+            self._write_events(line)
         if self._quiet:
             return
         if "plan" in line:
@@ -129,9 +140,18 @@ class Display(AbstractContextManager["Display"]):
             parts.append(f"best {self._metric} {self._best:.2f}")
         self._bar.set_postfix_str(", ".join(parts))
 
+    def _write_events(self, line: dict[str, Any]) -> None:
+        for group in ("loss", "heldout"):
+            for name, value in line.get(group, {}).items():
+                self._tensorboard.add_scalar(f"{group}/{name}", value, line[self._unit])
+        if "lr" in line:
+            self._tensorboard.add_scalar("lr", line["lr"], line[self._unit])
+
     def __exit__(self, *details: object) -> None:
         if self._bar is not None:
             self._bar.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
 
 def _losses(line: dict[str, Any]) -> str:

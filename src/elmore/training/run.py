@@ -45,7 +45,7 @@ _FIXED_KEYS = ("run.autocast",)  # it rounds what is learned
 # All that a run folder holds, with the text of a fine-tuning; nothing else is ever removed.
 _OWN = {
     *("recipe.json", "log.jsonl", "lock", "checkpoint", "best", "resume"),
-    *("data", "vocab.txt", "report.json", "results.json", "curve.svg"),
+    *("data", "vocab.txt", "tensorboard", "report.json", "results.json", "curve.svg"),
 }
 # What reading a damaged folder raises; showing it must not.
 _DAMAGE = (ElmoreError, OSError, ValueError, KeyError, TypeError)
