@@ -96,5 +96,4 @@ def _choose(values: Array, output_layer: int) -> Array:
             f"output_layer={output_layer} but there are {len(values)}; use -1, -2 or "
             f"0..{len(values) - 1}"
         )
-    chosen: Array = values[output_layer]
-    return chosen
+    return np.asarray(values[output_layer])

@@ -175,8 +175,7 @@ def pool(vectors: Array, how: Pooling) -> Array:
         # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
         total = vectors.sum(axis=-2, dtype=np.float64)
         return np.asarray(total / vectors.shape[-2], np.float32)
-    largest: Array = vectors.max(axis=-2)
-    return largest
+    return np.asarray(vectors.max(axis=-2))
 
 
 def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:

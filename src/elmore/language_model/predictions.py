@@ -75,8 +75,7 @@ class LanguageModel:
     def top(self, sentence: Sentence) -> Array:
         """The top layer of one sentence, markers included, (time, dim)."""
         layers, _ = self.engine.run(self.engine.indexer.batch([sentence.tokens]))
-        top: Array = layers[-1, 0]
-        return top
+        return np.asarray(layers[-1, 0])
 
     def predict(self, sentences: Sequence[Sentence]) -> tuple[list[Logs], list[Ids]]:
         """Run a batch.

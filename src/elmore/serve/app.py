@@ -137,20 +137,11 @@ def _add_work(app: FastAPI, routes: Routes, index: IndexRoutes | None) -> None:
         answer: dict[int | str, dict[str, Any]] = {200: {"content": content}}
         method(path, responses={**answer, **_errors(401, 503, *more)})(function)
 
-    reading: dict[str, Callable[..., Any]] = {"models": routes.models, "tasks": routes.tasks}
-    work: dict[str, Callable[..., Any]] = {
-        "embed": routes.embed,
-        "embeddings": routes.embeddings,
-        "score": routes.score,
-        "substitutes": routes.substitutes,
-        "senses": routes.senses,
-        "explore": routes.explore,
-        "tasks/{name}": routes.task,
-    }
+    facts, work = dict(routes.facts), dict(routes.work)
     if index is not None:
-        reading["index"] = index.about
+        facts["index"] = index.about
         work |= {"index/find": index.find, "index/senses": index.senses, "index/uses": index.uses}
-    for name, function in reading.items():
+    for name, function in facts.items():
         add(app.get, f"/v1/{name}", function)
     for name, function in work.items():
         unknown = (404,) if name == "tasks/{name}" else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from elmore.text.tokenizer import Sentence
 
 Result = TypeVar("Result")
+Handler = Callable[..., Awaitable[Response]]
 # Work on the thread of the event loop delays every client. Above these sizes, another thread
 # tokenizes or encodes.
 _MANY_CHARACTERS = 20_000
@@ -58,7 +59,12 @@ _WORD_NUMBERS = 32
 
 
 class Routes:
-    """The paths of the API, on one model; `batcher` computes."""
+    """The paths of the API, on one model; `batcher` computes.
+
+    Attributes:
+        facts: what answers GET, by the path below /v1/.
+        work: what answers POST.
+    """
 
     def __init__(
         self, elmo: Elmo, settings: Settings, batcher: Batcher, *, has_index: bool = False
@@ -67,6 +73,16 @@ class Routes:
         self._has_index = has_index
         self._no_softmax: str | None = None
         self._tasks = load_all(dict.fromkeys((*ready_models(), *settings.tasks)), elmo)
+        self.facts: dict[str, Handler] = {"models": self.models, "tasks": self.tasks}
+        self.work: dict[str, Handler] = {
+            "embed": self.embed,
+            "embeddings": self.embeddings,
+            "score": self.score,
+            "substitutes": self.substitutes,
+            "senses": self.senses,
+            "explore": self.explore,
+            "tasks/{name}": self.task,
+        }
         try:
             LanguageModel(elmo)
         except ConfigError as error:

@@ -90,8 +90,7 @@ class Elmo(nn.Module):
 
     def get_output_dim(self) -> int:
         """Size of a mixed vector."""
-        dim: int = self._elmo_lstm.get_output_dim()
-        return dim
+        return int(self._elmo_lstm.get_output_dim())
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoOutput:
         """Mix the layers of a batch, which may have more axes in front.
