@@ -19,6 +19,10 @@ def elmo(lm_model: Path) -> Elmo:
     return Elmo.load(lm_model)
 
 
+def table(out: str) -> list[list[str]]:
+    return [line.split("\t") for line in out.splitlines()]
+
+
 def test_sentences(cli, lm_model, elmo):
     result = cli("score", "--model", lm_model, stdin=TEXT)
     assert (result.code, result.err) == (0, "read 3 sentences: 1 empty\n")
@@ -38,6 +42,26 @@ def test_tokens(cli, lm_model, elmo):
             assert record[name] == pytest.approx(np.asarray(getattr(expected, name)), abs=1e-5)
         assert record["unknown"] == expected.unknown.tolist()
     assert records[2]["unknown"] == [True, True, True, False, False]
+
+
+def test_tables(cli, lm_model):
+    head, *rows = table(cli("score", "--model", lm_model, "-f", "tsv", stdin=TEXT).out)
+    assert head == "log_prob forward backward perplexity n_tokens sentence".split()
+    assert [row[4:] for row in rows] == [["3", "It fell ."], ["0", ""], ["5", "No , he fell ."]]
+    records = cli("score", "--model", lm_model, "--per-token", stdin=TEXT).records()
+    head, *rows = table(
+        cli("score", "--model", lm_model, "--per-token", "-f", "tsv", stdin=TEXT).out
+    )
+    assert head == "sentence position token forward backward unknown".split()
+    assert len(rows) == 8 + 2 * 3
+    assert rows[0] == ["0", "-1", "<S>", "", str(records[0]["begin"]), "0"]
+    assert rows[1][:4] == ["0", "0", "It", str(records[0]["forward"][0])]
+    assert rows[4] == ["0", "3", "</S>", str(records[0]["end"]), "", "0"]
+    [_, first, *_] = table(cli("score", "--model", lm_model, "--next", "-f", "tsv", stdin=TEXT).out)
+    assert first[:3] == ["0", "3", "1"]
+    # A token may hold what separates columns.
+    out = cli("score", "--model", lm_model, "--tokenized", "-f", "tsv", stdin=b"a\tb \\c\n").out
+    assert table(out)[1][4:] == ["2", "a\\tb \\\\c"]
 
 
 def test_likely_words(cli, lm_model, elmo):
@@ -62,6 +86,11 @@ def test_substitutes(cli, lm_model, elmo):
             assert place["position"] == k
             expected = [word for word, _ in substitutes(elmo, line, k, 2)]
             assert [word["word"] for word in place["words"]] == expected
+    rows = table(
+        cli("score", "--model", lm_model, "--substitutes", "-f", "tsv", "--top", 2, stdin=TEXT).out
+    )
+    assert len(rows) == 1 + 2 * 8
+    assert [row[:3] for row in rows[1:4]] == [["0", "0", "1"], ["0", "0", "2"], ["0", "1", "1"]]
     result = cli("score", "--model", lm_model, "--substitutes", "--position", 4, stdin=TEXT)
     assert [len(record["substitutes"]) for record in result.records()] == [0, 0, 1]
     assert result.err == "read 3 sentences: 1 empty, 2 without a token 4\n"

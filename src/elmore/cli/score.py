@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
   elmore score "A plant grew ."
-  elmore score lines.txt --per-token
+  elmore score lines.txt --per-token --format tsv
   elmore score "The cat sat on the" --next --top 5
   echo "She sat on the bank ." | elmore score --substitutes --position 4
   elmore score heldout.txt --total
 
-One line of JSON per line of input, blank lines too. All logarithms are natural, from the full
-softmax.
+One record per line of input, blank lines too; all logarithms are natural, from the full softmax.
   forward   log p(token | tokens before it); end: of </S> after the last token
   backward  log p(token | tokens after it); begin: of <S> before the first token
   log_prob  of the sentence, mean of both directions
@@ -37,6 +36,11 @@ choosing between at each step; lower is better. Each sentence is scored by itsel
 leaves out the predictions of unknown words. Empty lines are not counted.
 """
 _DEFAULT_TOP = 10
+_TSV = {
+    "sentences": "log_prob forward backward perplexity n_tokens sentence",
+    "per_token": "sentence position token forward backward unknown",
+    "words": "sentence position rank word log_prob",
+}
 _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
 
 
@@ -54,6 +58,9 @@ def score(
     top: int | None = options.count(None, f"How many words, by default {_DEFAULT_TOP}.", "K"),
     position: int | None = options.count(
         None, "With --substitutes: only this token, from 0.", type=click.IntRange(0)
+    ),
+    form: str = options.choice(
+        ["jsonl", "tsv"], "jsonl", "Output format of records.", names="-f --format"
     ),
     model: options.ModelChoice = options.model(),
     console: Console,
@@ -82,10 +89,17 @@ def score(
     missing = 0
     with console.progress("sentences", text.count(console)) as progress:
         records = _records(elmo, text.sentences(elmo), kind, top or _DEFAULT_TOP, position)
-        for record in records:
+        for number, record in enumerate(records):
+            # With the first record, so that an early error leaves stdout empty.
+            if form == "tsv" and number == 0:
+                write_result(_TSV.get(kind, _TSV["words"]).replace(" ", "\t"))
             # A short sentence has no token at --position; it is counted, not an error.
             missing += position is not None and not record["substitutes"]
-            write_result(json.dumps(record, ensure_ascii=False))
+            if form == "jsonl":
+                write_result(json.dumps(record, ensure_ascii=False))
+            else:
+                for row in _rows(kind, number, record):
+                    write_result("\t".join(map(_cell, row)))
             progress.update(1)
     notes = [f"{missing} without a token {position}"] if missing else []
     text.report(console, elmo.checkpoint, *notes)
@@ -123,6 +137,35 @@ def _records(
 
 def _words(words: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"word": word, "log_prob": round(value, 6)} for word, value in words]
+
+
+def _rows(kind: str, number: int, record: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """The rows of a record in a table."""
+    tokens = record["tokens"]
+    if kind == "per_token":
+        backward = record["backward"] or [None] * len(tokens)
+        if record["begin"] is not None:
+            yield number, -1, "<S>", None, record["begin"], False
+        for k, token in enumerate(tokens):
+            yield number, k, token, record["forward"][k], backward[k], record["unknown"][k]
+        yield number, len(tokens), "</S>", record["end"], None, False
+    elif kind == "sentences":
+        names = ("log_prob", "forward_log_prob", "backward_log_prob", "perplexity")
+        yield (*(record[name] for name in names), len(tokens), " ".join(tokens))
+    else:
+        alone = {"position": len(tokens) if kind == "next" else -1, "words": record[kind]}
+        for place in record[kind] if kind == "substitutes" else [alone]:
+            for rank, word in enumerate(place["words"], 1):
+                yield number, place["position"], rank, word["word"], word["log_prob"]
+
+
+def _cell(value: object) -> str:
+    # A token may contain a tab or a line break, which would end the cell.
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 
 # --------------------------------------------------------------------------- --total
