@@ -9,10 +9,10 @@ import numpy as np
 
 from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentences_of
-from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.perplexity import Perplexity, tally
 from elmore.language_model.predictions import Ids, LanguageModel, Logs
+from elmore.options import BATCH_TOKENS
 from elmore.text.batching import Batch
 
 __all__ = ["perplexity_stream"]

@@ -27,8 +27,6 @@ from elmore.embedding.load import ModelPath, absolute, read_checkpoint
 from elmore.embedding.results import (
     Array,
     Finish,
-    LayerChoice,
-    Pooling,
     SentenceLayers,
     all_layers,
     cosine,
@@ -44,7 +42,9 @@ from elmore.options import (
     Compute,
     ComputeOptions,
     Fetch,
+    LayerChoice,
     Output,
+    Pooling,
     StreamOptions,
     TextOptions,
     TokenOptions,
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from elmore.language_model.explore import Exploration
     from elmore.language_model.sense_vectors import SenseVectors, SubstituteSpace
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
-
-__all__ = ["Elmo", "Precision"]
 
 Result = TypeVar("Result")
 

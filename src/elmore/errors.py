@@ -7,18 +7,6 @@ from __future__ import annotations
 
 import signal
 
-__all__ = [
-    "ConfigError",
-    "ElmoreError",
-    "FormatError",
-    "InputError",
-    "MissingExtra",
-    "ModelNotFound",
-    "NativeError",
-    "ResumeError",
-    "Stopped",
-]
-
 
 class ElmoreError(Exception):
     """The base of all errors below; catch it to catch whatever elmore refuses."""

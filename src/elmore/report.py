@@ -26,36 +26,7 @@ _FORMATS = ("svg", "png", "pdf")
 PICTURES = tuple(f".{name}" for name in _FORMATS)
 # Suffixes of files for spreadsheets and data frames.
 TABLES = (".csv", ".tsv")
-# Of a page that stands alone: it loads nothing. The colours are those of serve/page/page.css.
-_STYLE = """
-:root { color-scheme: light dark; --paper: #f6f5f1; --ink: #1d2321; --quiet: #56615c;
-  --line: #d9d6cc; --card: #fff; --accent: #0b6e4f; --s1: #0b6e4f; --s2: #b4481e; --s3: #3b5bb5;
-  --s4: #94297c; --s5: #7a6400; --s6: #00728a; --s7: #5b4a9c; --s8: #6d5544; }
-@media (prefers-color-scheme: dark) { :root { --paper: #121614; --ink: #e7ebe8; --quiet: #a0aca6;
-  --line: #343d38; --card: #1a201d; --accent: #57c79b; --s1: #57c79b; --s2: #ff9a6b;
-  --s3: #8fabff; --s4: #f08bd6; --s5: #dcc14a; --s6: #4fc6df; --s7: #b7a6f5; --s8: #c9ab94; } }
-body { margin: 0 auto; max-width: 78rem; padding: 1rem clamp(.75rem, 3vw, 2rem) 2rem;
-  background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { margin: 0 0 1rem; font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
-  padding: 1rem; margin: 1rem 0; overflow-x: auto; }
-table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-section > table { width: 100%; }
-caption { font-weight: 600; font-size: 1.05rem; text-align: left; padding-bottom: .4rem; }
-th { color: var(--quiet); font-weight: 500; white-space: nowrap; }
-th, td { padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--line); text-align: left;
-  vertical-align: baseline; }
-tr:last-child td { border-bottom: 0; }
-.left { text-align: right; }
-.left, .right, .where, .source { white-space: nowrap; }
-.source { max-width: 9rem; overflow: hidden; text-overflow: ellipsis; }
-.shared { min-width: 12rem; color: var(--quiet); font-size: .85rem; }
-td.word { color: var(--accent); font-weight: 600; white-space: nowrap; }
-.bar { display: flex; height: .7rem; width: 9rem; border-radius: .2rem; overflow: hidden;
-  background: var(--paper); border: 1px solid var(--line); }
-p { color: var(--quiet); font-size: .9rem; overflow-wrap: anywhere; }
-@media (max-width: 54rem) { .bar { width: 5rem; } .left, .right { white-space: normal; } }
-"""
+_STYLE = Path(__file__).parent / "data" / "report.css"
 # Columns of a concordance, which a page sets around the word.
 _CONTEXT = ("left", "word", "right", "where", "source", "shared")
 _METRICS_IN_REPR = 3
@@ -172,9 +143,10 @@ class Report:
 
     def _page(self) -> str:
         name = html.escape(printable(self.name))
+        style = _STYLE.read_text(encoding="utf-8")
         head = (
             '<meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-            f'initial-scale=1"><title>{name}</title><style>{_STYLE}</style>'
+            f'initial-scale=1"><title>{name}</title><style>{style}</style>'
         )
         body = self._tables_html(self.bars)
         body = body.replace("<table>", "<section><table>").replace("</table>", "</table></section>")

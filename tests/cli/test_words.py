@@ -10,7 +10,7 @@ import pytest
 from gensim.models import KeyedVectors
 
 from elmore import Elmo
-from elmore.published.catalog import INCLUDED
+from elmore.published.catalog import catalog
 
 
 @pytest.fixture
@@ -34,12 +34,8 @@ def test_words_of_a_text(cli, tiny_folder: Path, tiny_elmo: Elmo, text, words, t
     np.testing.assert_allclose(keyed["."], np.mean(ends, axis=0), atol=1e-5)
 
 
-def test_senses_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
+def test_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
     base = ["words", text, "--model", tiny_folder, "--words", words, "--json"]
-    report = json.loads(cli(*base, "--senses", "2", "-o", tmp_path / "senses.txt").out)
-    assert (report["vectors"], report["uses"], report["words"]) == (4, 4, 4)
-    keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "senses.txt"))
-    assert keyed.index_to_key == [".%1", ".%2", "fell%1", "It%1"]
     report = json.loads(cli(*base, "--min-count", "2", "-o", tmp_path / "often.txt").out)
     assert (report["vectors"], report["uses"]) == (1, 2)
 
@@ -47,7 +43,7 @@ def test_senses_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
 def test_the_models_own_words(cli, text, tmp_path):
     assert cli("words", text, "-o", tmp_path / "out.bin").code == 0
     keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "out.bin"), binary=True)
-    assert keyed.vector_size == INCLUDED["english"].dim
+    assert keyed.vector_size == catalog()["english"].dim
     assert {"It", "fell", "He", "said", "no"} <= set(keyed.index_to_key)
 
 

@@ -1,4 +1,4 @@
-"""Means of the uses of words, and of groups of them."""
+"""Means of the uses of words, and groups of vectors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from elmore import Elmo
 from elmore.embedding import centroids
-from elmore.embedding.centroids import sense_centroids, word_centroids
-from elmore.errors import ConfigError
+from elmore.embedding.centroids import first_centres, k_means, word_centroids
+from elmore.embedding.results import unit
 from elmore.text.tokenizer import Sentence
 
 TEXT = [
@@ -53,56 +53,24 @@ def test_the_text_is_read_as_it_is_computed(tiny_elmo: Elmo) -> None:
             longest = max(longest, k - done)
             yield TEXT[k % len(TEXT)]
 
-    uses = centroids._uses(tiny_elmo, stream(), {"bank": 0}, "mean", 4096)
+    uses = centroids._uses(tiny_elmo, stream(), {"bank": 0}, "mean")
     for _ in uses:
         done += 1
     assert done == 3000
     assert longest < 5000 - 1024
 
 
-def test_senses_are_groups_of_uses(tiny_elmo: Elmo) -> None:
-    """Two tight bundles of uses come apart, whatever the seed."""
-    text = [Sentence(("x", "bank"))] * 4 + [Sentence(("bank", *"other words follow".split()))] * 6
-    first, second = (tiny_elmo.embed([s.tokens], tokenized=True)[0] for s in (text[0], text[-1]))
+def test_two_tight_groups_come_apart() -> None:
+    """Whatever the draws, and no more groups than different points."""
+    points = unit(np.array([[1, 0, 0.1]] * 4 + [[0, 1, 0.1]] * 6, np.float32))
     for seed in range(5):
-        found = sense_centroids(tiny_elmo, iter(text), ["bank"], senses=2, seed=seed)
-        assert [(one.word, one.n_uses) for one in found] == [("bank%1", 6), ("bank%2", 4)]
-        np.testing.assert_allclose(found[0].vector, second[0], atol=1e-5)
-        np.testing.assert_allclose(found[1].vector, first[1], atol=1e-5)
-
-
-def test_no_more_groups_than_different_uses(tiny_elmo: Elmo) -> None:
-    found = sense_centroids(tiny_elmo, [TEXT[0]] * 3, ["bank", "the"], senses=5)
-    assert [(one.word, one.n_uses) for one in found] == [("the%1", 3), ("the%2", 3), ("bank%1", 3)]
-
-
-def test_a_sample_of_the_uses_is_kept(tiny_elmo: Elmo) -> None:
-    text = [Sentence(("the", "bank"))] * 200 + [Sentence(("bank", "lent"))] * 200
-    found = sense_centroids(tiny_elmo, iter(text), ["bank"], senses=2, uses=50)
-    assert sum(one.n_uses for one in found) == 50
-    assert len(found) == 2
-    assert min(one.n_uses for one in found) > 10  # from all of the text, not from its start
-    again = sense_centroids(tiny_elmo, iter(text), ["bank"], senses=2, uses=50)
-    assert all(np.array_equal(a.vector, b.vector) for a, b in zip(found, again, strict=True))
-
-
-def test_refusals(tiny_elmo: Elmo) -> None:
-    with pytest.raises(ConfigError, match="uses >= senses"):
-        sense_centroids(tiny_elmo, TEXT, ["bank"], senses=3, uses=2)
+        centres = first_centres(points, 5, np.random.default_rng(seed))
+        assert len(centres) == 2
+        groups = k_means(points, centres)
+        assert len(set(groups[:4])) == len(set(groups[4:])) == 1
+        assert groups[0] != groups[-1]
 
 
 def test_a_word_that_is_listed_twice_counts_once(tiny_elmo: Elmo) -> None:
-    text = [Sentence(("the", "bank"))]
-    for found in (
-        word_centroids(tiny_elmo, text, ["bank", "the", "bank"]),
-        sense_centroids(tiny_elmo, text, ["bank", "the", "bank"], senses=1),
-    ):
-        assert sorted(one.word.partition("%")[0] for one in found) == ["bank", "the"]
-
-
-def test_uses_that_take_too_much_memory(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = [Sentence(("the", "bank"))] * 4
-    assert sense_centroids(tiny_elmo, text, ["bank"], senses=1)
-    monkeypatch.setattr(centroids, "_MOST_BYTES", 3 * tiny_elmo.dim * 4)
-    with pytest.raises(ConfigError, match="list fewer words or keep fewer uses"):
-        sense_centroids(tiny_elmo, text, ["bank"], senses=1)
+    found = word_centroids(tiny_elmo, [Sentence(("the", "bank"))], ["bank", "the", "bank"])
+    assert sorted(one.word for one in found) == ["bank", "the"]

@@ -127,7 +127,7 @@ def test_nothing_is_left_of_a_text_that_fails(elmo, tmp_path):
 
 
 def test_errors(elmo, tmp_path):
-    with pytest.raises(ConfigError, match="a string where a list of tokens belongs"):
+    with pytest.raises(ConfigError, match="is a string, not a list of tokens"):
         LayerCache(elmo, tmp_path).layers(["It fell ."])
     (tmp_path / "file").write_text("")
     with pytest.raises(ElmoreError, match="file"):

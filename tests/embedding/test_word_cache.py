@@ -42,7 +42,6 @@ def test_a_word_is_computed_once() -> None:
     assert fetch(cache, "a", "b", "a") == 4  # with the two markers
     assert fetch(cache, "b", "a") == 0
     assert fetch(cache, "c") == 1
-    assert (cache.hits, cache.misses) == (6, 5)
 
 
 def test_words_that_are_cut_alike_share_a_vector() -> None:

@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import tomllib
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from spacy.tokens import Doc
 from elmore import Elmo, cosine
 from elmore.integrations import loaded
 from elmore.integrations.spacy import add_hooks
-from elmore.published.catalog import INCLUDED
+from elmore.published.catalog import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "I sat on the bank .  \n\n The bank lent money, didn't it?"
@@ -156,7 +155,7 @@ def test_several_processes_load_the_model_once_each(
         return read(model)
 
     monkeypatch.setattr(loaded, "read_checkpoint", noted)
-    monkeypatch.setattr(loaded, "_models", OrderedDict())
+    loaded._model.cache_clear()
     nlp(TEXT)
     docs = list(nlp.pipe(texts, n_process=2, batch_size=4))
     loads = (tmp_path / "loads").read_text().split()
@@ -216,7 +215,7 @@ def test_add_pipe_needs_no_import_where_elmore_is_installed(tmp_path: Path) -> N
         check=True,
         env={**os.environ, "PYTHONPATH": path},
     )
-    assert done.stdout.split("\n")[0].endswith(f"({INCLUDED['english'].dim},)")
+    assert done.stdout.split("\n")[0].endswith(f"({catalog()['english'].dim},)")
 
 
 @pytest.mark.parametrize("kind", ["spans", "tags"])

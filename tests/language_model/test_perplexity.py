@@ -132,11 +132,8 @@ def test_a_saved_model_gives_the_same(lm: Elmo, tmp_path: Path) -> None:
 
 def test_it_says_what_it_measured(lm: Elmo) -> None:
     result = perplexity(lm, ["the zzz ."])
-    shown = str(result)
-    for part in ("forward", "backward", "4 per direction", "33.33% of the words", "full"):
-        assert part in shown
     assert repr(result).startswith(f"Perplexity(forward={result.forward:.6g}, backward=")
-    assert "backward       none" in str(Perplexity(n_tokens=1, n_known=1))
+    assert "backward=None" in repr(Perplexity(n_tokens=1, n_known=1))
 
 
 def test_examples(lm: Elmo) -> None:
@@ -149,6 +146,3 @@ def test_a_perplexity_of_many_unknown_words_is_said_to_mislead() -> None:
     assert module.headline(5.6, 900.25, 0.88) == (
         "5.6 (without <UNK> 900.2; 88.0% of the words are <UNK>)"
     )
-    few, many = (Perplexity(n_words=10, n_unknown=n, n_tokens=11) for n in (1, 2))
-    assert "misleading" not in str(few)
-    assert "20% of the words" in str(many)

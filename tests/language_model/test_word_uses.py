@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine
-from elmore.language_model.word_uses import find_uses, repeated_words, shared_word, word_uses
+from elmore.language_model.word_uses import (
+    find_uses,
+    inner_products,
+    repeated_words,
+    shared_word,
+    similarity,
+    use_layers,
+)
 from elmore.text.vocabulary import Vocabulary
 
 SENTENCES = [
@@ -38,16 +45,16 @@ def test_the_word_that_tells_most() -> None:
 
 @pytest.mark.parametrize("layers", ["mean", "top", 0, [0.5, -0.2, 1.5]])
 def test_similarity_is_that_of_the_mixed_vectors(tiny_elmo: Elmo, layers: object) -> None:
-    uses = word_uses(tiny_elmo.layers(SENTENCES, tokenized=True), find_uses(SENTENCES, "bank"))
+    found = use_layers(tiny_elmo.layers(SENTENCES, tokenized=True), find_uses(SENTENCES, "bank"))
     vectors = tiny_elmo.embed(SENTENCES, layers=layers, tokenized=True)  # type: ignore[arg-type]
     chosen = np.stack([vectors[0][4], vectors[1][1], vectors[1][4]])
-    np.testing.assert_allclose(uses.similarity(layers), cosine(chosen, chosen), atol=1e-5)  # type: ignore[arg-type]
+    np.testing.assert_allclose(similarity(found, layers), cosine(chosen, chosen), atol=1e-5)  # type: ignore[arg-type]
 
 
 def test_inner_products_say_all(tiny_elmo: Elmo) -> None:
-    uses = word_uses(tiny_elmo.layers(SENTENCES, tokenized=True), find_uses(SENTENCES, "bank"))
+    found = use_layers(tiny_elmo.layers(SENTENCES, tokenized=True), find_uses(SENTENCES, "bank"))
     weights = np.array([0.5, -0.2, 1.5])
-    inner = np.einsum("l,iljm,m->ij", weights, uses.inner_products(), weights)
+    inner = np.einsum("l,iljm,m->ij", weights, inner_products(found), weights)
     lengths = np.sqrt(np.diag(inner))
-    wanted = uses.similarity(list(weights))
+    wanted = similarity(found, list(weights))
     np.testing.assert_allclose(inner / np.outer(lengths, lengths), wanted, atol=1e-5)

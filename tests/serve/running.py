@@ -116,3 +116,19 @@ def _started(command: list[str]) -> Running:
         raise AssertionError(f"it did not start: {process.communicate()[1]}")
     port = line.partition("(")[0].strip().rstrip("/").replace(":", " ").split(" ")[-1]
     return Running(process, int(port))
+
+
+def check_fields(answer: Any, described: Any, where: str) -> None:
+    """Compare an answer with the one in the service's description: names and kinds of fields."""
+    if isinstance(described, dict):
+        assert isinstance(answer, dict), where
+        if not where.endswith(" sources"):  # whose keys are names of files
+            assert answer.keys() == described.keys(), where
+            for name in described:
+                check_fields(answer[name], described[name], f"{where} {name}")
+    elif isinstance(described, list):
+        assert isinstance(answer, list), where
+        for one in answer[:1] if described else ():
+            check_fields(one, described[0], where)
+    elif answer is not None:
+        assert type(answer) is type(described), where

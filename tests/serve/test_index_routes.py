@@ -20,6 +20,7 @@ from elmore.serve.bodies import ServiceError
 from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.schemas import IndexSensesRequest
 from elmore.serve.settings import Settings
+from serve.running import check_fields
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +185,11 @@ def test_the_description_has_examples_that_work(client: TestClient) -> None:
         operation = description["paths"][path]["post"]
         content = operation["requestBody"]["content"]["application/json"]["schema"]
         for example in schemas[content["$ref"].rpartition("/")[2]]["examples"]:
-            post(client, path, example)
+            answer = post(client, path, example)
+            described = operation["responses"]["200"]["content"]["application/json"]["example"]
+            check_fields(answer, described, path)
+    described = description["paths"]["/v1/index"]["get"]["responses"]["200"]["content"]
+    check_fields(client.get("/v1/index").json(), described["application/json"]["example"], "index")
 
 
 def test_without_an_index_there_is_none(lm: Elmo) -> None:

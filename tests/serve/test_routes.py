@@ -21,7 +21,7 @@ from elmore.senses import sense_vectors
 from elmore.serve.bodies import JSON, NPZ
 from elmore.tasks.own.light import classifier, tagger
 from elmore.text.tokenizer import Sentence
-from serve.running import serving
+from serve.running import check_fields, serving
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
 CHOICES: list[tuple[Any, str | None]] = [
@@ -230,8 +230,14 @@ def test_every_example_of_the_description_works(client: TestClient) -> None:
         content = methods["post"]["requestBody"]["content"]["application/json"]["schema"]
         examples = schemas[content["$ref"].rpartition("/")[2]]["examples"]
         for example in examples:
-            post(client, path, example)
+            answer = post(client, path, example)
             tried += 1
+        described = methods["post"]["responses"]["200"]["content"][JSON]["example"]
+        if path != "/v1/embed":  # whose last example asks for other fields
+            check_fields(answer, described, path)
+    for path in ("/v1/models", "/v1/tasks"):
+        described = description["paths"][path]["get"]["responses"]["200"]["content"][JSON]
+        check_fields(client.get(path).json(), described["example"], path)
     assert tried >= 7
 
 

@@ -17,9 +17,10 @@ from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.embedding.centroids import k_means
 from elmore.embedding.layer_cache import cache_folder
-from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
+from elmore.embedding.results import cosine, layer_weights, unit
 from elmore.embedding.search import search
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.options import LayerChoice
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.indexing import build_index

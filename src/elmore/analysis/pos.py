@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from elmore.analysis.probe import LayerProbe, percent
 from elmore.base.optional import require
 from elmore.embedding.layer_cache import CachedLayers
-from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
+from elmore.options import LayerChoice
 from elmore.report import Report, Row, Value
 from elmore.tasks.data.columns import TagKind, read_conllu
 from elmore.tasks.data.tags import usual_tags

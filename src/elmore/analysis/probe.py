@@ -14,7 +14,8 @@ from elmore.base.messages import SILENT, Progress
 from elmore.compute.initial_weights import initial_weights
 from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import LayerCache, cache_folder
-from elmore.embedding.results import LayerChoice, layer_weights
+from elmore.embedding.results import layer_weights
+from elmore.options import LayerChoice
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 from elmore.training.seeds import numpy_generator
 

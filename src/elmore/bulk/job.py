@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from elmore._version import __version__
-from elmore.base.io import sha256_file
+from elmore.base.io import Errors, sha256_file
 from elmore.base.pool import Worker
 from elmore.compute.native import native
 from elmore.elmo import Elmo
@@ -21,7 +21,7 @@ from elmore.embedding.stream import embed_records
 from elmore.embedding.vector_files import VECTOR_FORMATS, Settings, check_format, write_vectors
 from elmore.errors import ConfigError
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
-from elmore.text.reading import Counts, Errors, Reading
+from elmore.text.reading import Counts, Reading
 from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
 
@@ -39,7 +39,6 @@ class JobOptions(ComputeOptions, OutputOptions, total=False):
     conllu: bool
     errors: Errors
     limit: int | None
-    sentence_index: bool | None
     shard_bytes: int
 
 
@@ -55,7 +54,6 @@ class Job(Compute, Output):
         column, conllu: where the texts are in a file, as in `text.reading.Reading`.
         errors: what to do with lines that are not UTF-8.
         limit: stop after this many sentences.
-        sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million lines.
         shard_bytes: a shard ends with the sentence that reaches this many bytes of text.
         threads: of each process.
     """
@@ -68,7 +66,6 @@ class Job(Compute, Output):
     conllu: bool = False
     errors: Errors = "strict"
     limit: int | None = None
-    sentence_index: bool | None = None
     shard_bytes: int = SHARD_BYTES
     # Not all processors: there is one process for each of them.
     threads: int | None = 1
@@ -165,7 +162,6 @@ class ShardEmbedder:
             shape=value_shape(self.elmo.config, self.job),
             dtype=self.job.dtype,
             texts=self.job.split_sentences or self.job.column is not None,
-            sentence_index=self.job.sentence_index,
             overwrite=True,
             first=first,
         )

@@ -86,7 +86,7 @@ def _add_class(
 # --------------------------------------------------------------------------- probes of layers
 
 _PROBE = {
-    **options.caching,
+    "cache": options.cache,
     "layers": options.layers("all", every="each and their mean"),
     "random": options.flag(
         "Leave out the random control.", names="--no-random", flag_value=False, default=True
@@ -141,7 +141,7 @@ def _neighbors(
         top=options.count(5, "How many to list.", "K"),
         layers=options.layers("top"),
         vectors=options.vectors,
-        **options.caching,
+        cache=options.cache,
     ),
     model: options.ModelChoice = _MODEL,
     console: Console,
@@ -253,7 +253,7 @@ _STUDY = {
     "out": options.path("Keep the runs, to resume them.", "FOLDER", names="--runs"),
     "seed": options.seed,
     "vectors": options.vectors,
-    **options.caching,
+    "cache": options.cache,
 }
 
 

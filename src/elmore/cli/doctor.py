@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -27,7 +26,7 @@ from elmore.embedding.load import read_checkpoint
 from elmore.errors import ElmoreError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Compute
-from elmore.published.catalog import bundled_model, catalog
+from elmore.published.catalog import bundled_model, find_published
 from elmore.published.hub import home, is_offline
 
 _EXAMPLES = """\
@@ -148,41 +147,20 @@ def _cache() -> Check:
 def _network() -> Check:
     if is_offline():
         reason = "ELMORE_OFFLINE" if os.environ.get("ELMORE_OFFLINE") else "HF_HUB_OFFLINE"
-        return Check(None, f"not tried: {reason} is set", {"offline": True, "hosts": {}})
-    files = [file for model in catalog().values() for file in model.files.values()]
-    names = {urlsplit(address).hostname or "" for addresses in files for address in addresses}
-    hosts = sorted(names - {""})
-    answering: set[str] = set()
-
-    def ask(host: str) -> None:
-        if _answers(host):
-            answering.add(host)
-
-    # Not a pool: looking up a name cannot be interrupted, and a pool would wait for it.
-    threads = [threading.Thread(target=ask, args=(host,), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + _TIMEOUT + 0.5
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    silent = [host for host in hosts if host not in answering]
-    text = f"{len(hosts) - len(silent)} of {len(hosts)} hosts of published models answer"
-    if silent:
-        text += f"; no answer from {', '.join(silent)}. The English model needs no network"
-    return Check(
-        None, text, {"offline": False, "hosts": {host: host not in silent for host in hosts}}
-    )
-
-
-def _answers(host: str) -> bool:
+        return Check(None, f"not tried: {reason} is set", {"offline": True})
+    host = urlsplit(find_published("original").files["weights.hdf5"][0]).hostname
     request = urllib.request.Request(f"https://{host}/", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT):  # noqa: S310 - https
-            return True
+            answers = True
     except urllib.error.HTTPError:
-        return True  # it refused, so it is there
+        answers = True  # it refused, so it is there
     except (OSError, ValueError):
-        return False
+        answers = False
+    text = f"{host}, which has the original model, answers"
+    if not answers:
+        text = f"no answer from {host}, which has the original model; the English one needs none"
+    return Check(None, text, {"offline": False, "host": host, "answers": answers})
 
 
 def _self_test(checkpoint: Checkpoint) -> Check:

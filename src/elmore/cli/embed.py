@@ -79,11 +79,6 @@ def embed(
         "layers",
         "What a vector is made of: layers, or substitutes of the word.",
     ),
-    sentence_index: bool | None = options.option(
-        "hdf5: write sentence_to_index, by default up to a million lines.",
-        names="--sentence-index/--no-sentence-index",
-        default=None,
-    ),
     workers: int | None = options.count(
         None, "Processes, one thread each, that fill a folder with shards.", type=options.CPUS
     ),
@@ -113,8 +108,6 @@ def embed(
         raise ConfigError("--workers fills a folder; pass -o FOLDER")
     if output is None and console.json:
         raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
-    if sentence_index is not None and form != "hdf5":
-        raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
     if view != "layers":
         _check_view(view, form, wanted, workers)
     # Everything that can be wrong is found before anything slow is loaded.
@@ -141,7 +134,6 @@ def embed(
                 overwrite=force,
                 progress=progress,
                 format=form,
-                sentence_index=sentence_index,
                 **chosen,
             ).counts
         elif view == "substitutes":
@@ -154,7 +146,6 @@ def embed(
                 shape=(None, config.lstm.projection_dim) if view == "senses" else shape,
                 dtype=wanted.dtype,
                 texts=text.split_sentences or text.column is not None,
-                sentence_index=sentence_index,
                 overwrite=force,
             )
             records = _records(text, model, wanted, view, console, progress)
@@ -200,12 +191,9 @@ def _records(
         yield record
         progress.update(1)
     if console.verbose:
-        seconds, cache = time.perf_counter() - start, elmo.engine.cache
-        looked_up = max(1, cache.hits + cache.misses)
-        console.say(
-            f"{readable_time(seconds)}, {text.counts.tokens / seconds:,.0f} tokens per second, "
-            f"word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found"
-        )
+        seconds = time.perf_counter() - start
+        speed = text.counts.tokens / seconds
+        console.say(f"{readable_time(seconds)}, {speed:,.0f} tokens per second")
 
 
 def _substitutes(text: options.TextInput, elmo: Elmo) -> Iterator[str]:
@@ -246,7 +234,8 @@ def _predict(text: options.TextInput, elmo: Elmo, wanted: Output, console: Conso
         f"embedding takes about {readable_time(found.seconds)} and writes about "
         f"{readable_bytes(found.size_bytes)} in a binary format, three times as much as text",
     ]
-    report = {"model": elmo.checkpoint.origin, **dataclasses.asdict(found)}
+    names = "sentences tokens longest unknown cut warnings size_bytes seconds".split()
+    report = {"model": elmo.checkpoint.origin, **{name: getattr(found, name) for name in names}}
     console.result(report, "\n".join(lines))
 
 
@@ -254,7 +243,6 @@ _WORDS = """\
   elmore words --words vocab.txt -o words.bin
   elmore words news.txt -o words.bin
   elmore words news.txt.gz --words vocab.txt --layers top --min-count 5 -o words.vec
-  elmore words news.txt --words nouns.txt --senses 3 -o senses.txt
 
 The file has word2vec's format: binary if it is called NAME.bin, else text. gensim reads it with
 KeyedVectors.load_word2vec_format(NAME, binary=...).
@@ -275,14 +263,7 @@ def words(
     file: Path | None = options.path(
         "The words, one per line, by default the model's vocabulary.", names="--words"
     ),
-    min_count: int = options.count(1, "Of a corpus: leave out words and senses with fewer uses."),
-    senses: int | None = options.count(
-        None, "Of a corpus: cluster the uses of each word into K rows word%1, word%2, ...", "K"
-    ),
-    sampling: dict[str, int] = options.keywords(
-        uses=options.count(200, "With --senses: uses per word that are kept, a random sample."),
-        seed=options.seed,
-    ),
+    min_count: int = options.count(1, "Of a corpus: leave out words with fewer uses."),
     layers: LayerChoice = options.layers(),
     model: options.ModelChoice = options.model(),
     console: Console,
@@ -291,15 +272,13 @@ def words(
     files or - for stdin, it has the mean of its contextual vectors there, and words that do not
     occur are left out.
     """
-    from elmore.embedding.centroids import sense_centroids, word_centroids
+    from elmore.embedding.centroids import word_centroids
     from elmore.text.vocabulary import Vocabulary
     from elmore.text.word_vectors import write_word_vectors
 
     if output is None:
         # The number of words is known only at the end, and a pipe cannot be rewound.
         raise ConfigError("a word2vec file starts with its counts; pass -o FILE")
-    if senses is not None and not text.inputs:
-        raise ConfigError("--senses needs a corpus; name an INPUT")
     if text.inputs:
         text.check(console, output)
     vocabulary = model.checkpoint.vocabulary if file is None else Vocabulary.read(file)
@@ -313,12 +292,7 @@ def words(
         n_rows, dim, of = len(listed), elmo.config.lstm.projection_dim, ""
         rows = _spelled(elmo, listed, console)
     else:
-        how: Any = {"layers": layers, "batch_tokens": elmo.engine.batch_tokens}
-        sentences = _read(text, elmo, console)
-        if senses is None:
-            found = word_centroids(elmo, sentences, listed, **how)
-        else:
-            found = sense_centroids(elmo, sentences, listed, senses=senses, **sampling, **how)
+        found = word_centroids(elmo, _read(text, elmo, console), listed, layers=layers)
         kept = [one for one in found if one.n_uses >= min_count]
         report["uses"] = sum(one.n_uses for one in kept)
         n_rows, dim, of = len(kept), elmo.dim, f" of {report['uses']} uses"

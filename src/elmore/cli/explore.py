@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from elmore.elmo import Elmo
-    from elmore.language_model.word_uses import WordUses
+    from elmore.language_model.word_uses import Use
     from elmore.options import LayerChoice
     from elmore.text.tokenizer import Sentence
 
@@ -50,7 +50,7 @@ def explore(
 ) -> None:
     """SENTENCE is a sentence in quotes, or a text file with one per line; - or none reads stdin."""
     from elmore.language_model.explore import choose_uses
-    from elmore.language_model.word_uses import word_uses
+    from elmore.language_model.word_uses import use_layers
 
     texts = [text for text in _texts(inputs) if text.strip()]
     if not texts:
@@ -63,12 +63,12 @@ def explore(
     name = shown(chosen.word, 60)
     if not chosen.uses:
         raise InputError(f"'{name}' is in none of the sentences; name another --word")
-    uses = word_uses(list(elmo.pipe(sentences, layers="all")), chosen.uses)
-    tables = _tables(uses, layers, elmo.n_layers)
-    likely = _likely(elmo, sentences, uses, top)
+    found = use_layers(list(elmo.pipe(sentences, layers="all")), chosen.uses)
+    tables = _tables(found, layers)
+    likely = _likely(elmo, sentences, chosen.uses, top)
     colour = wants_colour(sys.stdout)
     contexts = [
-        _context(sentences[use.sentence].tokens, use.position, colour) for use in uses.places
+        _context(sentences[use.sentence].tokens, use.position, colour) for use in chosen.uses
     ]
     lines = [_table(f"{name}: {title}", table, contexts) for title, table in tables.items()]
     if chosen.left_out:
@@ -85,7 +85,7 @@ def explore(
                 "tokens": sentences[use.sentence].tokens,
                 "substitutes": [{"word": w, "log_prob": round(value, 6)} for w, value in words],
             }
-            for use, words in zip(uses.places, likely, strict=True)
+            for use, words in zip(chosen.uses, likely, strict=True)
         ],
         "similarity": [
             {"layers": title, "cosine": table.astype(float).round(6).tolist()}
@@ -110,27 +110,29 @@ def _texts(inputs: Sequence[str]) -> Iterator[str]:
 
 
 def _tables(
-    uses: WordUses, layers: LayerChoice | Literal["all"], n_layers: int
+    found: NDArray[np.float32], layers: LayerChoice | Literal["all"]
 ) -> dict[str, NDArray[np.float32]]:
     """The tables to show, by their titles."""
+    from elmore.language_model.word_uses import similarity
+
     if layers == "all":
-        names = ["layer 0, without context", *(f"layer {k}" for k in range(1, n_layers))]
-        return {name: uses.similarity(k) for k, name in enumerate(names)}
+        names = ["layer 0, without context", *(f"layer {k}" for k in range(1, found.shape[1]))]
+        return {name: similarity(found, k) for k, name in enumerate(names)}
     title = {"mean": "mean of all layers", "top": "the top layer"}.get(str(layers))
     if title is None:
         title = f"layer {layers}" if isinstance(layers, int) else f"layers weighted {layers}"
-    return {title: uses.similarity(layers)}
+    return {title: similarity(found, layers)}
 
 
 def _likely(
-    elmo: Elmo, sentences: Sequence[Sentence], uses: WordUses, k: int
+    elmo: Elmo, sentences: Sequence[Sentence], uses: Sequence[Use], k: int
 ) -> list[list[tuple[str, float]]]:
     """The words that fit each use; none without a softmax, which published HDF5 weights lack."""
     from elmore.language_model.likely_words import substitutes_at
 
     if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
-        return [[] for _ in uses.places]
-    return substitutes_at(elmo, [(sentences[use.sentence], use.position) for use in uses.places], k)
+        return [[] for _ in uses]
+    return substitutes_at(elmo, [(sentences[use.sentence], use.position) for use in uses], k)
 
 
 def _table(title: str, table: NDArray[np.float32], contexts: Sequence[str]) -> str:

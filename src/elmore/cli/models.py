@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,7 @@ from elmore.cli.console import Console, described, fitted
 from elmore.cli.pretrain import describe_prepared
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.published import hub
-from elmore.published.catalog import INCLUDED, Published, catalog, find_published
+from elmore.published.catalog import INCLUDED, Published, bundled_model, catalog, find_published
 from elmore.report import aligned
 from elmore.text.tokenizer import CONVENTIONS
 
@@ -66,7 +65,7 @@ def models(
         return
     if dry_run:
         raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
-    everything = (*INCLUDED.values(), *catalog().values())
+    everything = catalog().values()
     chosen = [model for model in everything if language in (None, model.language)]
     if not chosen:
         known = ", ".join(sorted({model.language for model in everything}))
@@ -96,20 +95,14 @@ _INFO = """\
   elmore info english
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
-  elmore info my-model --verify
   elmore info uses/
 
 Layers include layer 0, without context. Parameters are without the softmax; a model without a
 softmax cannot predict words, which `score` needs. The precision is that of the stored weights.
 """
 
-# A model's folder may contain anything else too; only these are hashed.
-_MODEL_FILES = (
-    *(".safetensors", ".hdf5", ".h5", ".pkl", ".th", ".pt", ".pth", ".index"),
-    *(".json", ".txt", ".gz", ".dic", ".md", ".options_file", ".weight_file"),
-)
-# The parts of a TensorFlow checkpoint have no suffix of their own.
-_SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
+# A model's folder may contain anything else too; only these are hashed, and files of weights.
+_MODEL_FILES = (".txt", ".dic", ".md", ".options_file", ".weight_file")
 # 100, 200, 500, 1,000, ...: the sizes of vocabularies whose coverage is shown.
 _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
 _N_SPECIALS = 3  # <S>, </S> and <UNK>
@@ -120,51 +113,46 @@ def info(
     *,
     path: tuple[str, ...] = options.argument("[MODEL|FOLDER]", nargs=-1),
     offline: bool = options.offline,
-    verify: bool = options.flag(
-        "Read every weight and file: NaN, infinity and wrong checksums are errors."
-    ),
     console: Console,
 ) -> None:
     """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default
     english.
     """
-    report = _describe_any(options.model_path(path or ["english"]), verify)
+    report = _describe_any(options.model_path(path or ["english"]))
     console.result(report, described(report))
 
 
-def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
+def _describe_any(model: ModelPath) -> dict[str, Any]:
     """Describe what a path is: a trained task, an index, prepared text, a run, or a model."""
     from elmore.corpus.prepared import is_prepared
     from elmore.senses.index import is_index
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):
-        return _describe(model, verify)
+        return _describe(model)
     path = Path(model)
     if is_index(path):
-        return {"index": _describe_index(path, verify)}
+        return {"index": _describe_index(path)}
     if is_prepared(path):
-        return _describe_prepared(path, verify)
+        return _describe_prepared(path)
     # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
-        return _describe_task(trained, verify)
+        return _describe_task(trained)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
-        return _describe(model, verify)
+        return _describe(model)
     # The best checkpoint exists once there was an evaluation.
     for saved in (path / "best", path / "checkpoint"):
         if saved.is_dir():
-            return _describe(saved, verify)
+            return _describe(saved)
     raise FormatError(
         f"'{shown(path, 140)}' is a run without a checkpoint yet; let it train a little longer"
     )
 
 
-def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
-    from elmore.senses import index as uses
+def _describe_index(path: Path) -> dict[str, Any]:
+    from elmore.senses.index import Index
 
-    if verify:
-        uses.verify(path)
-    index = uses.Index.open(path)
+    index = Index.open(path)
     files, name = index.manifest["files"], index.manifest.get("model_name")
     return {
         "path": str(path),
@@ -174,15 +162,14 @@ def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
         "made_with": ", ".join(name) if isinstance(name, list) else name,
         "tokenizer": index.manifest.get("tokenizer"),
         "bytes": sum(entry["size"] for entry in files.values()),
-        "checksums": f"{len(files)} files compared" if verify else "not compared; use --verify",
     }
 
 
-def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
+def _describe_prepared(path: Path) -> dict[str, Any]:
     from elmore.corpus.prepared import COUNTS, Prepared
     from elmore.corpus.words import read_counts
 
-    prepared = Prepared.open(path, verify=verify)
+    prepared = Prepared.open(path)
     # Sorted by count, so the first n words are the vocabulary of size n.
     counts = [count for _, count in read_counts(prepared.folder / COUNTS)]
     covered = list(itertools.accumulate(counts))
@@ -196,7 +183,7 @@ def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
     return {**describe_prepared(prepared), "coverage": coverage}
 
 
-def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
+def _describe_task(place: Path) -> dict[str, Any]:
     from elmore.tasks.folder import read_facts
 
     facts = read_facts(place)
@@ -223,18 +210,10 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
         checkpoint = options.read_model(place / "elmo")
         config = checkpoint.config
         elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
-        elmo["weights"] = _verified(checkpoint, verify)
     return {**report, "elmo": elmo}
 
 
-def _verified(checkpoint: Checkpoint, verify: bool) -> str:
-    """Read every weight, if asked to; the readers refuse what is damaged or not finite."""
-    if not verify:
-        return "not checked; use --verify"
-    return f"{sum(1 for _ in checkpoint.checked_weights())} checked"
-
-
-def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
+def _describe(model: ModelPath) -> dict[str, Any]:
     from elmore.config import count_parameters
     from elmore.embedding.load import open_model
     from elmore.formats.detect import detect
@@ -259,7 +238,6 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
         "warm_start": checkpoint.start_state is not None,
         "mixes": len(checkpoint.mixes),
         "precision": ", ".join(sorted(checkpoint.stored_types)),
-        "weights": _verified(checkpoint, verify),
         "bytes": sum(file["bytes"] for file in files),
         "files": files,
         "certificate": notes.pop("certificate", None),
@@ -269,18 +247,18 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
 
 def _languages(checkpoint: Checkpoint) -> str | None:
     """The languages that the model's own files or the catalogue name."""
-    from elmore.published.catalog import INCLUDED, bundled_model
-
-    for name, published in INCLUDED.items():
+    for name in INCLUDED:
         if checkpoint.origin == str(bundled_model(name)):
-            return published.language
+            return catalog()[name].language
     known = checkpoint.notes.get("languages", checkpoint.notes.get("language"))
     return ", ".join(map(str, known)) if isinstance(known, list) else known or None
 
 
 def _files(source: Source) -> Iterator[dict[str, Any]]:
+    from elmore.formats.detect import SHARD, SUFFIXES
+
     for name in source.names:
-        if not name.lower().endswith(_MODEL_FILES) and not _SHARD.search(name):
+        if not name.lower().endswith((*SUFFIXES, *_MODEL_FILES)) and not SHARD.search(name):
             continue
         # A link or FIFO next to the model is not part of it.
         with contextlib.suppress(FormatError), closing(source.open(name)) as stream:
@@ -315,37 +293,47 @@ def convert(
         metavar="NAME",
     ),
     start: str = options.start,
-    no_verify: bool = options.flag("Do not embed a text with both models to compare them."),
     console: Console,
 ) -> None:
     """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears
     under its name only after it was verified.
     """
     from elmore.embedding.certificate import CERTIFICATE, certified
+    from elmore.embedding.engine import Engine
+    from elmore.embedding.stateful import burn_in
     from elmore.formats import allennlp_hdf5, elmore_folder
 
     if to == "allennlp" and (precision != "float32" or start != "zeros"):
         raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")
     source = options.model_path(model)
-    _refuse_itself(source, output)
+    for path in map(Path, source if isinstance(source, tuple) else (source,)):
+        # With --force the copy would replace the model.
+        if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
+            raise ConfigError(f"'{output}' is the model itself; choose another -o")
     checkpoint = options.read_model(source).with_tokenizer(tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if to == "folder" else allennlp_hdf5.is_folder
-    difference, left_out, verified = None, [], "not verified"
+    left_out = []
     with atomic_folder(output, overwrite=force, looks_ours=looks_ours) as temporary:
         if to == "allennlp":
             allennlp_hdf5.write(checkpoint, temporary)
-            left_out = _left_out(checkpoint)
+            parts = {
+                "mixes": bool(checkpoint.mixes),
+                "start state": checkpoint.start_state is not None,
+                # That nobody knows the tokenization is true of the copy too.
+                "notes": bool(checkpoint.notes.keys() - {"tokenizer"}),
+            }
+            # AllenNLP's files cannot store these, and the vectors do not need them.
+            left_out = [name for name, there in parts.items() if there]
         else:
             if start == "warm":
-                checkpoint = _warmed(checkpoint)
-            if not no_verify:
-                checkpoint = certified(checkpoint, precision)
+                warm = checkpoint.start_state or burn_in(Engine(checkpoint))
+                checkpoint = dataclasses.replace(checkpoint, start_state=warm)
+            checkpoint = certified(checkpoint, precision)
             elmore_folder.write(checkpoint, temporary, precision=precision)
-        if not no_verify:
-            difference = _verify(checkpoint, temporary, precision)
-            verified = f"verified: vectors differ by {difference:.2g} at most"
-    certificate = None if no_verify or to == "allennlp" else checkpoint.notes.get(CERTIFICATE)
+        difference = _verify(checkpoint, temporary, precision)
+    verified = f"verified: vectors differ by {difference:.2g} at most"
+    certificate = None if to == "allennlp" else checkpoint.notes.get(CERTIFICATE)
     if certificate is not None:
         cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
         verified += f"; mean cosine to float32 by layer {cosine}"
@@ -355,33 +343,6 @@ def convert(
         {**report, "left_out": left_out, "certificate": certificate},
         f"wrote '{output}' ({to}, {precision}); {verified}{lost}",
     )
-
-
-def _left_out(checkpoint: Checkpoint) -> list[str]:
-    """What AllenNLP's files cannot store and the vectors do not need."""
-    parts = {
-        "mixes": bool(checkpoint.mixes),
-        "start state": checkpoint.start_state is not None,
-        # That nobody knows the tokenization is true of the copy too.
-        "notes": bool(checkpoint.notes.keys() - {"tokenizer"}),
-    }
-    return [name for name, there in parts.items() if there]
-
-
-def _refuse_itself(model: ModelPath, output: Path) -> None:
-    # With --force the copy would replace the model.
-    for path in map(Path, model if isinstance(model, tuple) else (model,)):
-        if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
-            raise ConfigError(f"'{output}' is the model itself; choose another -o")
-
-
-def _warmed(checkpoint: Checkpoint) -> Checkpoint:
-    """A model that has its state after a short text."""
-    from elmore.embedding.engine import Engine
-    from elmore.embedding.stateful import burn_in
-
-    warm = checkpoint.start_state or burn_in(Engine(checkpoint))
-    return dataclasses.replace(checkpoint, start_state=warm)
 
 
 def _verify(before: Checkpoint, written: Path, precision: str) -> float:

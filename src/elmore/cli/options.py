@@ -234,10 +234,6 @@ def number_or_name(value: str) -> int | str:
     return int(value) if value.isdecimal() else value
 
 
-# Where the layers of a training or an analysis are kept.
-caching = {"cache": path("Keep the layers in this folder for the next run.", "FOLDER")}
-
-
 def column(**settings: Any) -> Any:
     """--column."""
     what = (
@@ -247,6 +243,7 @@ def column(**settings: Any) -> Any:
     return option(what, "NAME|N", names="--column", **settings)
 
 
+cache = path("Keep the layers in this folder for the next run.", "FOLDER")
 device = option("cpu, cuda, cuda:1, mps, ...", "NAME", default="cpu")
 errors = choice(
     ["strict", "replace", "skip"],
@@ -354,9 +351,9 @@ def read_model(model: ModelPath) -> Checkpoint:
         FormatError: its files are at fault.
     """
     from elmore.embedding.load import open_model, read_source
-    from elmore.published.catalog import INCLUDED, catalog
+    from elmore.published.catalog import catalog
 
-    if isinstance(model, str) and os.path.exists(model) and model in {*INCLUDED, *catalog()}:
+    if isinstance(model, str) and os.path.exists(model) and model in catalog():
         _log.warning("'%s' is the file or folder here, not the published model", model)
     with open_model(model) as source:
         try:

@@ -95,7 +95,7 @@ def train(
     curve: bool = options.flag("tag, classify: also train on parts of the data."),
     run: options.RunChoice = options.group(options.RunChoice, without=("tensorboard",)),
     seeds: int = options.seeds,
-    settings: dict[str, Any] = options.keywords(vectors=options.vectors, **options.caching),
+    settings: dict[str, Any] = options.keywords(vectors=options.vectors, cache=options.cache),
     model: options.ModelChoice = options.model("batch_tokens", "start"),
     console: Console,
 ) -> None:
@@ -180,7 +180,7 @@ def evaluate(
         "tag, classify: draw the confusions: svg, png or pdf.", "PICTURE"
     ),
     force: bool = options.force,
-    caching: dict[str, Any] = options.keywords(**options.caching),
+    cache: Path | None = options.cache,
     model: options.ModelChoice = _bilm,
     console: Console,
 ) -> None:
@@ -197,7 +197,7 @@ def evaluate(
         elmo=model.load_named(),
         device=model.device,
         threads=model.threads,
-        **caching,
+        cache=cache,
         **named,
     )
     _show(task.evaluate(inputs), console)

@@ -14,8 +14,6 @@ from typing import Any
 from elmore.base.optional import lazy_names
 from elmore.errors import ConfigError
 
-__all__ = ["LIBRARIES", "add_modules", "install"]
-
 # Old package -> where its names are in elmore.
 LIBRARIES = {
     "allennlp": "elmore.compat.allennlp",

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from elmore.compat import LIBRARIES, install
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run a script as `python SCRIPT ARGS` would; 1 if it imports what elmore does not have."""

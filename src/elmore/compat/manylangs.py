@@ -18,8 +18,6 @@ from elmore.errors import ConfigError, FormatError
 from elmore.text.batching import with_padding_as_words
 from elmore.text.characters import DictionaryAlphabet
 
-__all__ = ["Embedder"]
-
 add_modules(__name__, {"elmo": "Embedder"}, {"Embedder": __name__})
 
 Array = NDArray[np.float32]
@@ -98,5 +96,4 @@ def _choose(values: Array, output_layer: int) -> Array:
             f"output_layer={output_layer} but there are {len(values)}; use -1, -2 or "
             f"0..{len(values) - 1}"
         )
-    chosen: Array = values[output_layer]
-    return chosen
+    return np.asarray(values[output_layer])

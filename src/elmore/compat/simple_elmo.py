@@ -20,8 +20,6 @@ from elmore.embedding.results import pool
 from elmore.errors import ConfigError
 from elmore.language_model.likely_words import next_words, previous_words
 
-__all__ = ["ElmoModel", "Layers"]
-
 add_modules(__name__, {"elmo_helpers": "ElmoModel"}, {"ElmoModel": __name__})
 
 Array = NDArray[np.float32]
@@ -96,7 +94,8 @@ class ElmoModel:
             sentence. simple_elmo counted padding as tokens.
         """
         rows = self._rows(texts, warmup, layers)
-        vectors = [_unit_length(pool(row, "mean")) for row in rows]
+        means = [pool(row, "mean") for row in rows]
+        vectors = [mean / (np.linalg.norm(mean) or 1) for mean in means]
         return np.stack(vectors) if vectors else np.zeros((0, *self._shape(layers)), np.float32)
 
     def get_elmo_substitutes(
@@ -164,9 +163,3 @@ class ElmoModel:
         if self._elmo is None:
             raise ConfigError("no model is loaded; call load(path) first")
         return self._elmo
-
-
-def _unit_length(vectors: Array) -> Array:
-    """Scale an array to a Euclidean norm of 1 over all its numbers; zeros stay zeros."""
-    length = np.linalg.norm(vectors)
-    return np.asarray(vectors / length if length > 0 else vectors, np.float32)

@@ -25,6 +25,7 @@ import numpy as np
 
 from elmore._version import __version__
 from elmore.base.atomic import atomic_folder, check_folder
+from elmore.base.io import Errors
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.json import json_digest
 from elmore.base.messages import Progress, ProgressOption, progress_of, shown
@@ -57,7 +58,7 @@ from elmore.corpus.texts import (
 )
 from elmore.corpus.words import VocabularyChoice, WordCounts
 from elmore.errors import ConfigError, InputError
-from elmore.text.reading import Errors, Reading
+from elmore.text.reading import Reading
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import Vocabulary
 

@@ -1,9 +1,9 @@
-"""One vector per word, or a few, from its contexts in a text.
+"""One vector per word, from its contexts in a text; and groups of vectors.
 
 This does not go through an index of uses (`elmore.senses`), because it means something else: each
 use counts, words keep their case, and sums are exact while the text streams by. An index samples
 frequent words, joins *Bank* and *bank*, rounds to int8, and would be written only to be averaged.
-For centroids of the senses in an index, use `elmore senses INDEX WORD -o senses.vec`.
+For vectors of the senses of a word, use `elmore senses INDEX WORD -o senses.vec`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.results import LayerChoice, unit
-from elmore.embedding.stream import BATCH_TOKENS, embed_stream, finish_of
-from elmore.errors import ConfigError
-from elmore.options import Output
+from elmore.embedding.results import unit
+from elmore.embedding.stream import embed_stream, finish_of
+from elmore.options import LayerChoice, Output
 from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
 Array = NDArray[np.float32]
-# Of the uses that are in memory at once.
-_MOST_BYTES = 4 << 30
 _ROUNDS = 20
 
 
@@ -33,7 +30,7 @@ class Centroid(NamedTuple):
     """A mean of uses.
 
     Attributes:
-        word: the word, or `word%1`, `word%2`, ... for its senses.
+        word: the word.
         vector: (dim,).
         n_uses: how many uses.
     """
@@ -49,7 +46,6 @@ def word_centroids(
     words: Sequence[str],
     *,
     layers: LayerChoice = "mean",
-    batch_tokens: int = BATCH_TOKENS,
 ) -> list[Centroid]:
     """Average the vectors of every use of each word.
 
@@ -58,7 +54,6 @@ def word_centroids(
         sentences: where the words are used; read once, in bounded memory.
         words: which words; others are read, but not counted.
         layers: as in `Elmo.embed`.
-        batch_tokens: token budget of a batch.
 
     Returns:
         the words that occur, the most frequent first.
@@ -67,7 +62,7 @@ def word_centroids(
     rows = {word: row for row, word in enumerate(words)}
     sums = np.zeros((len(rows), elmo.dim))  # float64: of thousands of terms
     counts = np.zeros(len(rows), np.int64)
-    for known, vectors in _uses(elmo, sentences, rows, layers, batch_tokens):
+    for known, vectors in _uses(elmo, sentences, rows, layers):
         np.add.at(sums, known, vectors)
         np.add.at(counts, known, 1)
     order = np.argsort(-counts, kind="stable")
@@ -78,94 +73,17 @@ def word_centroids(
     ]
 
 
-def sense_centroids(
-    elmo: Elmo,
-    sentences: Iterable[Sentence],
-    words: Sequence[str],
-    *,
-    senses: int,
-    uses: int = 200,
-    seed: int = 0,
-    layers: LayerChoice = "mean",
-    batch_tokens: int = BATCH_TOKENS,
-) -> list[Centroid]:
-    """Group the uses of each word by k-means over their directions, and average each group.
-
-    k-means finds as many groups as it is asked for, whether the word has as many senses or not.
-
-    Args:
-        elmo: the model.
-        sentences: where the words are used; read once.
-        words: which words.
-        senses: groups of a word; fewer where it has fewer uses.
-        uses: how many uses of a word are kept, drawn from all of them with equal chances.
-        seed: of the draws and of the first centres.
-        layers: as in `Elmo.embed`.
-        batch_tokens: token budget of a batch.
-
-    Returns:
-        `word%1`, `word%2`, ... by falling size, words by falling number of uses; `n_uses` is of the
-        uses that were kept.
-    """
-    if senses < 1 or uses < senses:
-        raise ConfigError(f"senses={senses}, uses={uses}; give 1 or more, and uses >= senses")
-    words = list(dict.fromkeys(words))
-    rows = {word: row for row, word in enumerate(words)}
-    kept: list[list[Array]] = [[] for _ in words]
-    met = np.zeros(len(words), np.int64)
-    draws, held = np.random.default_rng(seed), 0
-    for known, vectors in _uses(elmo, sentences, rows, layers, batch_tokens):
-        for row, vector in zip(known, vectors, strict=True):
-            met[row] += 1
-            if len(kept[row]) < uses:
-                held += vector.nbytes
-                if held > _MOST_BYTES:
-                    raise ConfigError(
-                        f"{len(words)} words with up to {uses} uses each take more than "
-                        f"{_MOST_BYTES / 1e9:.0f} GB; list fewer words or keep fewer uses"
-                    )
-                kept[row].append(vector.copy())
-            elif (place := int(draws.integers(met[row]))) < uses:
-                kept[row][place] = vector.copy()
-    result: list[Centroid] = []
-    for row in np.argsort(-met, kind="stable"):
-        if met[row]:
-            result += _grouped(words[row], np.stack(kept[row]), senses, seed)
-            kept[row] = []
-    return result
-
-
 def _uses(
-    elmo: Elmo,
-    sentences: Iterable[Sentence],
-    rows: dict[str, int],
-    layers: LayerChoice,
-    batch_tokens: int,
+    elmo: Elmo, sentences: Iterable[Sentence], rows: dict[str, int], layers: LayerChoice
 ) -> Iterator[tuple[NDArray[np.int64], Array]]:
     """Yield for each sentence the rows of its known words, (n,), and their vectors, (n, dim)."""
     # A sentence without a known word would be computed for nothing.
     useful = (s for s in sentences if any(token in rows for token in s.tokens))
     finish = finish_of(elmo.engine, Output(layers=layers))
-    for sentence, vectors in embed_stream(elmo.engine, useful, finish, batch_tokens=batch_tokens):
+    for sentence, vectors in embed_stream(elmo.engine, useful, finish):
         places = [k for k, token in enumerate(sentence.tokens) if token in rows]
         known = [rows[sentence.tokens[k]] for k in places]
         yield np.asarray(known, np.int64), vectors[places]
-
-
-def _grouped(word: str, vectors: Array, senses: int, seed: int) -> list[Centroid]:
-    points = unit(vectors)
-    centres = first_centres(points, min(senses, len(vectors)), np.random.default_rng(seed))
-    groups = k_means(points, centres)
-    sizes = np.bincount(groups)
-    order = [int(group) for group in np.argsort(-sizes, kind="stable") if sizes[group]]
-    return [
-        Centroid(
-            f"{word}%{number}",
-            np.asarray(vectors[groups == group].mean(axis=0, dtype=np.float64), np.float32),
-            int(sizes[group]),
-        )
-        for number, group in enumerate(order, 1)
-    ]
 
 
 def first_centres(points: Array, k: int, draws: np.random.Generator) -> Array:

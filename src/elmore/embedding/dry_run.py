@@ -12,7 +12,6 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -39,31 +38,6 @@ _PUNCTUATION = frozenset(".,;:!?")
 _SAMPLE_TOKENS, _SAMPLE_STEP, _SAMPLE_SECONDS = 20_000, 64, 3.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryRun:
-    """What `embed` would do with a text.
-
-    Attributes:
-        sentences: with those that are empty.
-        tokens: of all sentences.
-        longest: tokens of the longest sentence.
-        unknown: tokens that the vocabulary lacks; 0 for a model without one.
-        cut: tokens of which the model reads only the first characters.
-        warnings: what does not fit the model, each with an example and what to do.
-        size_bytes: of the numbers in a binary format; as text they take about three times as much.
-        seconds: of embedding, without loading the model.
-    """
-
-    sentences: int
-    tokens: int
-    longest: int
-    unknown: int
-    cut: int
-    warnings: tuple[str, ...]
-    size_bytes: int
-    seconds: float
-
-
 def dry_run(
     elmo: Elmo,
     sentences: Iterable[tuple[str, Sentence]],
@@ -80,26 +54,19 @@ def dry_run(
         tokenized: whether the tokens were given, not made by the model's tokenizer.
     """
     shape = value_shape(elmo.config, output)
-    fit = _Fit(elmo.checkpoint, tokenized)
+    found = DryRun(elmo.checkpoint, tokenized)
     sample: list[tuple[str, Sentence]] = []
     n_sample = 0
     for text, sentence in sentences:
-        fit.add(text, sentence)
+        found.add(text, sentence)
         if n_sample < _SAMPLE_TOKENS:
             sample.append((text, sentence))
             n_sample += len(sentence)
-    rows = fit.tokens if None in shape else fit.sentences
+    rows = found.tokens if None in shape else found.sentences
     numbers = rows * math.prod(size for size in shape if size is not None)
-    return DryRun(
-        sentences=fit.sentences,
-        tokens=fit.tokens,
-        longest=fit.longest,
-        unknown=fit.counts["unknown words"],
-        cut=fit.counts["tokens that are cut"],
-        warnings=fit.warnings(),
-        size_bytes=numbers * (2 if output.dtype == "float16" else 4),
-        seconds=_seconds_per_token(elmo, sample, output) * fit.tokens,
-    )
+    found.size_bytes = numbers * (2 if output.dtype == "float16" else 4)
+    found.seconds = _seconds_per_token(elmo, sample, output) * found.tokens
+    return found
 
 
 def _seconds_per_token(elmo: Elmo, sample: list[tuple[str, Sentence]], output: Output) -> float:
@@ -112,8 +79,17 @@ def _seconds_per_token(elmo: Elmo, sample: list[tuple[str, Sentence]], output: O
     return (time.perf_counter() - start) / max(tokens, 1)
 
 
-class _Fit:
-    """Counts what a model cannot read, has never seen, or will cut, with one example of each."""
+class DryRun:
+    """What `embed` would do with a text.
+
+    Attributes:
+        sentences: with those that are empty.
+        tokens: of all sentences.
+        longest: tokens of the longest sentence.
+        counts: of what the model cannot read, has never seen, or will cut.
+        size_bytes: of the numbers in a binary format; as text they take about three times as much.
+        seconds: of embedding, without loading the model.
+    """
 
     def __init__(self, checkpoint: Checkpoint, tokenized: bool) -> None:
         self._tokenized, self._convention = tokenized, checkpoint.tokenizer
@@ -126,7 +102,8 @@ class _Fit:
         self._markers |= set(self._vocabulary.markers if self._vocabulary else ())
         self.counts: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
-        self.sentences = self.tokens = self.longest = 0
+        self.sentences = self.tokens = self.longest = self.size_bytes = 0
+        self.seconds = 0.0
         # Most tokens are met many times, and looking at one is most of the work.
         self._look = lru_cache(maxsize=1 << 16)(self._problems)
 
@@ -169,8 +146,19 @@ class _Fit:
         }
         return tuple(name for name, is_so in found.items() if is_so)
 
+    @property
+    def unknown(self) -> int:
+        """Tokens that the vocabulary lacks; 0 for a model without one."""
+        return self.counts["unknown words"]
+
+    @property
+    def cut(self) -> int:
+        """Tokens of which the model reads only the first characters."""
+        return self.counts["tokens that are cut"]
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found, with advice; nothing that is too rare to matter."""
+        """What does not fit, with an example and advice; nothing that is too rare to matter."""
         advice = {
             "special tokens": "the model takes them for its own markers; remove them",
             "tokens with spaces": "words of the vocabulary have none; split them",

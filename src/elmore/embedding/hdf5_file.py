@@ -35,34 +35,29 @@ _VERSIONS = ("v108", "v108")
 def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> None:
     """Write records into a file that is open for reading and writing."""
     import h5py
-    from h5py import h5d, h5o, h5p, h5s, h5t
 
+    strings = h5py.string_dtype("utf-8")
     with h5py.File(stream, "w", libver=_VERSIONS) as file:
         if settings.pooled:  # (layers, dim) and (time, dim) look the same
             file.attrs["pooled"] = True
-        indexed = settings.sentence_index is not False and not settings.sentence_keys
+        indexed = settings.sentence_index and not settings.sentence_keys
         index: dict[str, str] = {}  # of equal lines the last one stays
-        number_type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
-        properties = h5p.create(h5p.DATASET_CREATE)
-        properties.set_obj_track_times(False)  # same input, same bytes
-        links = h5p.create(h5p.LINK_CREATE)
-        links.set_char_encoding(h5t.CSET_UTF8)
-        links.set_create_intermediate_group(True)  # a "/" in a line opens a group
         for count, record in enumerate(records):
             values, line = stored(record, settings.dtype), record.text.strip()
             number = str(settings.first + count)
             key = _sentence_key(file, line) if settings.sentence_keys else number.encode()
-            # h5py's own create_dataset takes three times as long.
-            space = h5s.create_simple(values.shape)
-            dataset = h5d.create(file.id, None, number_type, space, properties)
-            h5o.link(dataset, file.id, key, lcpl=links)
-            if values.size:
-                dataset.write(h5s.ALL, h5s.ALL, values)
-            _describe(dataset, record)
-            if indexed and count == _MAX_LINES and not settings.sentence_index:
+            # Without times: same input, same bytes. A "/" in a line opens a group.
+            dataset = file.create_dataset(key, data=values, track_times=False)
+            # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
+            tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
+            dataset.attrs.create("tokens", tokens, dtype=strings)
+            if record.spans is not None:
+                spans = np.array(record.spans, np.int32).reshape(-1, 2)
+                dataset.attrs.create("spans", spans)
+            if indexed and count == _MAX_LINES:
                 warnings.warn(
-                    f"over {_MAX_LINES} lines: sentence_to_index is left out; pass "
-                    "--sentence-index to write it all the same",
+                    f"over {_MAX_LINES} lines: sentence_to_index is left out; use the numbers of "
+                    "the lines",
                     stacklevel=2,
                 )
                 indexed, index = False, {}
@@ -70,8 +65,7 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
                 index.pop(line, None)  # or it would keep the place of the first
                 index[line] = number
         if indexed:
-            dataset = file.create_dataset(_INDEX, (1,), h5py.string_dtype("utf-8"))
-            dataset[0] = json.dumps(index)
+            file.create_dataset(_INDEX, (1,), strings)[0] = json.dumps(index)
 
 
 def _sentence_key(file: Any, line: str) -> bytes:
@@ -79,22 +73,3 @@ def _sentence_key(file: Any, line: str) -> bytes:
         what = f"the line {shown(line, 60)!r} occurs twice" if line else "a line is blank"
         raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
     return line.encode("utf-8", "surrogateescape")
-
-
-def _describe(dataset: Any, record: Record) -> None:
-    """Write the attributes of a dataset."""
-    import h5py
-    from h5py import h5a, h5s, h5t
-
-    # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
-    tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
-    strings = h5t.py_create(h5py.string_dtype(), logical=True)
-    attribute = h5a.create(dataset, b"tokens", strings, h5s.create_simple((len(tokens),)))
-    if tokens:
-        attribute.write(np.array(tokens, object))
-    if record.spans is not None:
-        spans = np.array(record.spans, np.int32).reshape(-1, 2)
-        space = h5s.create_simple(spans.shape)
-        attribute = h5a.create(dataset, b"spans", h5t.STD_I32LE, space)
-        if tokens:
-            attribute.write(spans)

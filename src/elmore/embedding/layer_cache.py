@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file, write_error
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.results import LayerChoice, layer_weights
-from elmore.errors import ConfigError, ElmoreError
+from elmore.embedding.results import layer_weights
+from elmore.errors import ElmoreError
+from elmore.options import LayerChoice
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
@@ -61,8 +62,6 @@ class LayerCache:
         """
         digest = hashlib.sha256(self.elmo.digest.encode())
         for tokens in sentences:
-            if isinstance(tokens, str):
-                raise ConfigError("got a string where a list of tokens belongs; tokenize it first")
             text = "".join(f"{len(token)}:{token}" for token in tokens) + "\n"
             digest.update(text.encode("utf-8", "surrogatepass"))
         lengths = np.array([len(tokens) for tokens in sentences], np.int64)

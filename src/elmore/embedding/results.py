@@ -17,22 +17,6 @@ from elmore.errors import ConfigError, ElmoreError
 from elmore.options import LayerChoice, Output, Pooling
 from elmore.text.tokenizer import Sentence
 
-__all__ = [
-    "Array",
-    "Finish",
-    "LayerChoice",
-    "Pooling",
-    "SentenceLayers",
-    "all_layers",
-    "cosine",
-    "finite",
-    "layer_weights",
-    "mix_layers",
-    "pool",
-    "unit",
-    "value_shape",
-]
-
 Array = NDArray[np.float32]
 Result = TypeVar("Result")
 Floats = TypeVar("Floats", bound=NDArray[np.floating])
@@ -191,8 +175,7 @@ def pool(vectors: Array, how: Pooling) -> Array:
         # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
         total = vectors.sum(axis=-2, dtype=np.float64)
         return np.asarray(total / vectors.shape[-2], np.float32)
-    largest: Array = vectors.max(axis=-2)
-    return largest
+    return np.asarray(vectors.max(axis=-2))
 
 
 def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from elmore.compute.network import LstmState
 from elmore.embedding.engine import Engine
 from elmore.embedding.inputs import sentences_of
-from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
+from elmore.embedding.results import SentenceLayers, all_layers, layer_weights
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import StartState
+from elmore.options import LayerChoice
 from elmore.text.tokenizer import Sentence
 
 _TEXT = Path(__file__).parent.parent / "data" / "burn_in.txt"
@@ -26,12 +27,15 @@ class Stream:
     order. A smaller batch leaves the state of the other rows alone; new rows begin with the start
     state. An empty sentence still reads its two markers. Made by `Elmo.stateful`; not for several
     threads.
+
+    Attributes:
+        state: where each row is; None before the first batch.
     """
 
     def __init__(self, engine: Engine, tokenize: Callable[[str], Sentence]) -> None:
         self._engine = engine
         self._tokenize = tokenize
-        self._state: LstmState | None = None
+        self.state: LstmState | None = None
 
     def __enter__(self) -> Stream:
         return self
@@ -56,7 +60,7 @@ class Stream:
             for row, sentence in enumerate(sentences)
         ]
         # Only now: if a sentence fails, every row is still where it was.
-        self._state = _joined(last, LstmState(*(part[:, :, rows:] for part in before)))
+        self.state = _joined(last, LstmState(*(part[:, :, rows:] for part in before)))
         return results
 
     def embed(
@@ -73,30 +77,25 @@ class Stream:
     def reset(self, rows: Sequence[int] | None = None) -> None:
         """Forget the state of all rows, or of some."""
         if rows is None:
-            self._state = None
-        elif self._state is not None:
-            known = self._state.hidden.shape[2]
+            self.state = None
+        elif self.state is not None:
+            known = self.state.hidden.shape[2]
             for row in rows:
                 if not 0 <= row < known:
                     raise ConfigError(f"row {row} has no state; rows are 0..{known - 1}")
             fresh = self._engine.initial_state(len(rows))
-            self._state = LstmState(*(part.copy() for part in self._state))
-            for part, new in zip(self._state, fresh, strict=True):
+            self.state = LstmState(*(part.copy() for part in self.state))
+            for part, new in zip(self.state, fresh, strict=True):
                 part[:, :, list(rows)] = new
-
-    @property
-    def state(self) -> LstmState | None:
-        """Where each row is, or None before the first batch."""
-        return self._state
 
     def _grown(self, count: int) -> LstmState:
         """The state of all rows, with new rows if there are fewer than `count`."""
-        if self._state is None:
+        if self.state is None:
             return self._engine.initial_state(count)
-        missing = count - self._state.hidden.shape[2]
+        missing = count - self.state.hidden.shape[2]
         if missing <= 0:
-            return self._state
-        return _joined(self._state, self._engine.initial_state(missing))
+            return self.state
+        return _joined(self.state, self._engine.initial_state(missing))
 
 
 def _joined(state: LstmState, more: LstmState) -> LstmState:

@@ -25,17 +25,9 @@ from elmore.embedding.results import (
 )
 from elmore.embedding.sif import Sif
 from elmore.embedding.vector_files import Record
-from elmore.options import BATCH_TOKENS, LayerChoice, Output
+from elmore.options import LayerChoice, Output
 from elmore.text.batching import Batch, plan_batches
 from elmore.text.tokenizer import Sentence
-
-__all__ = [
-    "BATCH_TOKENS",
-    "embed_records",
-    "embed_stream",
-    "finish_of",
-    "windows",
-]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

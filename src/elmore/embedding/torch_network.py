@@ -113,5 +113,4 @@ class BiLmTensors:
 
 
 def _array(tensor: Tensor) -> Array:
-    array: Array = tensor.cpu().float().numpy()
-    return array
+    return np.asarray(tensor.cpu().float().numpy())

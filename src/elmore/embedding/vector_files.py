@@ -73,7 +73,7 @@ class Settings:
             or, pooled, (dim,) and (layers, dim).
         dtype: how numbers are stored.
         texts: whether to write the text, because it is not a line of the input.
-        sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million.
+        sentence_index: hdf5: whether to write `sentence_to_index`, for up to a million lines.
         sentence_keys: hdf5: name each dataset after its line instead of its number, and leave
             `sentence_to_index` out.
         overwrite: replace a file that exists.
@@ -83,7 +83,7 @@ class Settings:
     shape: tuple[int | None, ...]
     dtype: StoredType = "float32"
     texts: bool = False
-    sentence_index: bool | None = None
+    sentence_index: bool = True
     sentence_keys: bool = False
     overwrite: bool = False
     first: int = 0

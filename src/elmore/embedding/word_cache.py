@@ -36,8 +36,6 @@ class WordCache:
         self._young: dict[bytes, Array] = {}
         self._old: dict[bytes, Array] = {}
         self._lock = threading.Lock()
-        self.hits = 0
-        self.misses = 0
 
     def fetch(self, batch: Batch, compute: Callable[[NDArray[np.int64]], Array]) -> Array:
         """The vectors of a batch's words, (n_words, dim).
@@ -56,8 +54,6 @@ class WordCache:
                     missing.append(k)
                 else:
                     result[k] = vector
-            self.hits += len(keys) - len(missing)
-            self.misses += len(missing)
         if missing:
             # Without the lock: two threads may compute the same word, but neither waits.
             positions = np.asarray(missing, np.int64)

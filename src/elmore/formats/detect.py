@@ -42,7 +42,8 @@ class Format(Protocol):
 _PICKLES = (".th", ".pt", ".pth")
 # A model has more than one such file, and a user may name any of them.
 _NAMED_SUFFIXES = (*HDF5_SUFFIXES, *_PICKLES, ".json", ".index")
-_SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
+# Of a part of a TensorFlow checkpoint.
+SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
 
 # A name with such a suffix is a path; names of models may contain dots too.
 SUFFIXES = (*_NAMED_SUFFIXES, ".zip", ".tar", ".gz", ".tgz", ".safetensors", ".pkl")
@@ -163,7 +164,7 @@ def _open_bilm(named: dict[str, Path], weights: Path) -> Source:
     found: dict[str, Path] = {}
     prefix = _prefix(weights)
     if prefix is not None:
-        shards = (name for name in names if _SHARD.sub("", name) == prefix.name)
+        shards = (name for name in names if SHARD.sub("", name) == prefix.name)
         found = {name: prefix.with_name(name) for name in (f"{prefix.name}.index", *shards)}
     else:
         found["weights.hdf5"] = weights
@@ -183,7 +184,7 @@ def _open_bilm(named: dict[str, Path], weights: Path) -> Source:
 def _prefix(path: Path) -> Path | None:
     """The prefix of a TensorFlow checkpoint, given by itself or by one of its files."""
     # People name the index, a shard, or what TensorFlow's Saver takes: the prefix of both.
-    name = _SHARD.sub("", path.name)
+    name = SHARD.sub("", path.name)
     prefix = path.with_name(name.removesuffix(".index")) if name else path
     return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.base.json import read_json
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import (
@@ -57,31 +59,10 @@ _MIXED_NAMES = {r"projection\.(.*)": rf"{_ENCODER}/projection.\1"} | {
     )
 }
 
-# The architecture of the published models, whose config.json names this file but whose folders
-# mostly lack it.
-_SAMPLE: dict[str, Any] = {
-    "encoder": {
-        "name": "elmo",
-        "projection_dim": 512,
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "dim": 4096,
-        "n_layers": 2,
-    },
-    "token_embedder": {
-        "name": "cnn",
-        "activation": "relu",
-        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
-        "n_highway": 2,
-        "word_dim": 100,
-        "char_dim": 50,
-        "max_characters_per_token": 50,
-    },
-}
-PUBLISHED: Mapping[str, dict[str, Any]] = {
-    "cnn_50_100_512_4096_sample.json": _SAMPLE,
-    "cnn_0_100_512_4096_sample.json": _SAMPLE,
-}
+# The architecture of the published models, whose config.json names it by one of these, but whose
+# folders mostly lack it.
+PUBLISHED = ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")
+_SAMPLE = Path(__file__).parents[1] / "data" / PUBLISHED[0]
 
 
 def sniff(source: Source) -> bool:
@@ -156,7 +137,7 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     if name in source.names and name != _CONFIG:
         return source.read_json(name), name
     if name in PUBLISHED:
-        return dict(PUBLISHED[name]), name
+        return read_json(_SAMPLE), name
     raise FormatError(
         f"'{_CONFIG}' names the architecture {path[-60:]!r}, which is not in '{source.name}'; "
         "put that JSON file into the folder"

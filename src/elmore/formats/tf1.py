@@ -72,13 +72,9 @@ def _choose(source: Source) -> str:
                 f"not there (found {shown(', '.join(prefixes), 80)}); pass one of these by name"
             )
         return newest
-    return max(prefixes, key=_step)
-
-
-def _step(prefix: str) -> tuple[int, str]:
-    """The N of `model.ckpt-N`, -1 without one."""
-    match = re.search(r"-(\d{1,18})$", prefix)
-    return int(match[1]) if match else -1, prefix
+    # By the N of `model.ckpt-N`; without one it comes last.
+    steps = (re.search(r"-(\d{1,18})$", prefix) for prefix in prefixes)
+    return max((int(n[1]) if n else -1, p) for n, p in zip(steps, prefixes, strict=True))[1]
 
 
 def _canonical_names(names: Collection[str], prefix: str) -> dict[str, str]:

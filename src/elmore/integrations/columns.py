@@ -242,7 +242,5 @@ class ColumnEmbedder:
 
 
 def _is_string(types: Any, arrow_type: Any) -> bool:
-    if types.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
-    tests = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(test(arrow_type) for test in tests)
+    one = arrow_type.value_type if types.is_dictionary(arrow_type) else arrow_type
+    return any((types.is_string(one), types.is_large_string(one), types.is_string_view(one)))

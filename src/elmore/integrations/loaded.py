@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from elmore.embedding.load import ModelPath, read_checkpoint
+from elmore.embedding.load import ModelPath, absolute, read_checkpoint
 from elmore.errors import ConfigError
 from elmore.options import Compute, ComputeOptions
 from elmore.published.catalog import bundled_model
@@ -20,23 +20,16 @@ if TYPE_CHECKING:
 
 # A pipeline uses one model, a comparison two or three; the largest published one takes 0.4 GB.
 _MAX_MODELS = 3
-
-
 _lock = threading.Lock()
-_models: OrderedDict[Hashable, Any] = OrderedDict()  # the least recently used first
-# A forked process has its parent's models, perhaps with locks that nobody will release: it neither
-# uses nor deletes them.
-_inherited: list[Any] = []
 
 
-def _forget() -> None:
-    global _lock, _models
-    _inherited.append(_models)
-    _lock, _models = threading.Lock(), OrderedDict()
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_new_lock)  # the thread that held it is not there
 
 
 def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions]) -> Elmo:
@@ -54,48 +47,38 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
             f"model is a {type(model).__name__}; name it by a path, so that the pipeline can be "
             "saved and sent to other processes"
         )
-    from elmore.elmo import Elmo
-
-    compute = Compute(**options)
-
-    def load() -> Elmo:
-        return Elmo(read_checkpoint(bundled_model() if model is None else model), **options)
-
-    elmo: Elmo = _once((_identity(model), compute), load)
-    return elmo
+    with _lock:
+        name = absolute(bundled_model() if model is None else model)
+        return _model(name, Compute(**options), _state(name))
 
 
 def tagger_once(name: str, threads: int | None) -> TagPredictor[Any]:
     """A trained tagger, kept like a model."""
+    with _lock:
+        return _tagger(name, threads, _state(name))
+
+
+@lru_cache(_MAX_MODELS)
+def _model(name: str | tuple[str, ...], compute: Compute, _: Hashable) -> Elmo:
+    from elmore.elmo import Elmo
+
+    return Elmo(read_checkpoint(name), **compute.options())
+
+
+@lru_cache(_MAX_MODELS)
+def _tagger(name: str, threads: int | None, _: Hashable) -> TagPredictor[Any]:
     from elmore.tasks.own.light import tagger
 
-    key = _identity(name), threads
-    found: TagPredictor[Any] = _once(key, lambda: tagger(name, threads=threads))
-    return found
+    return tagger(name, threads=threads)
 
 
-def _once(key: Hashable, load: Callable[[], Any]) -> Any:
-    with _lock:
-        if key not in _models:
-            _models[key] = load()
-            while len(_models) > _MAX_MODELS:
-                _models.popitem(last=False)
-        _models.move_to_end(key)
-        return _models[key]
+def _state(name: str | tuple[str, ...]) -> Hashable:
+    """What is equal for the same files in the same state, in one process.
 
-
-def _identity(model: ModelPath | None) -> Hashable:
-    """What is equal for the same files in the same state, and for the same name."""
-    if model is None:
-        return None
-    parts = model if isinstance(model, tuple) else (model,)
-    return tuple(_state(Path(part)) if os.path.exists(part) else str(part) for part in parts)
-
-
-def _state(path: Path) -> Hashable:
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    states = [(file.name, file.stat()) for file in files]
-    return (
-        os.path.abspath(path),
-        *((name, state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states),
-    )
+    A forked process has its parent's models, perhaps with locks that nobody will release.
+    """
+    files: list[Path] = []
+    for path in map(Path, [name] if isinstance(name, str) else name):
+        files += sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+    states = ((str(file), file.stat()) for file in files)
+    return os.getpid(), *((f, s.st_size, s.st_mtime_ns, s.st_ino) for f, s in states)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.optional import require
+from elmore.embedding.results import cosine
 from elmore.integrations.loaded import load_once, tagger_once
 
 require("spacy", "spacy", "elmore.integrations.spacy")
@@ -228,7 +229,4 @@ def _has_vector(thing: Doc | Span | Token) -> bool:
 
 
 def _similarity(thing: Doc | Span | Token, other: Any) -> float:
-    """The cosine of two vectors."""
-    first, second = _vector(thing), np.asarray(other.vector, np.float32)
-    size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
-    return float(first @ second) / size if size else 0.0
+    return float(cosine(_vector(thing), other.vector))

@@ -15,7 +15,14 @@ from elmore.base.messages import shown
 from elmore.embedding.results import SentenceLayers
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import SenseVectors
-from elmore.language_model.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
+from elmore.language_model.word_uses import (
+    Use,
+    find_uses,
+    inner_products,
+    repeated_words,
+    shared_word,
+    use_layers,
+)
 from elmore.text.tokenizer import Sentence
 from elmore.text.vocabulary import Vocabulary
 
@@ -160,7 +167,7 @@ def describe_uses(
     tokens = [sentence.tokens for sentence in chosen.sentences]
     products: list[Any] = []
     if chosen.uses:
-        inner = word_uses(layers, chosen.uses).inner_products()
+        inner = inner_products(use_layers(layers, chosen.uses))
         products = inner.astype(float).round(4).tolist()
     return {
         "model": model,

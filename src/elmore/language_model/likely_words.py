@@ -12,9 +12,9 @@ from elmore.compute.network import LstmState
 from elmore.compute.softmax import Likeliest, LogSoftmax
 from elmore.compute.workers import one_blas_thread
 from elmore.embedding.search import largest
-from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
+from elmore.options import BATCH_TOKENS
 from elmore.text.batching import Batch, plan_batches
 from elmore.text.tokenizer import Sentence
 

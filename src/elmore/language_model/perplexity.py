@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
 from elmore.embedding.inputs import sentences_of
-from elmore.embedding.stream import BATCH_TOKENS, windows
+from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.predictions import Ids, LanguageModel, Logs
+from elmore.options import BATCH_TOKENS
 from elmore.text.batching import plan_batches
 
 if TYPE_CHECKING:
@@ -106,20 +107,6 @@ class Perplexity:
     def __repr__(self) -> str:
         backward = "None" if self.backward is None else f"{self.backward:.6g}"
         return f"Perplexity(forward={self.forward:.6g}, backward={backward}, mean={self.mean:.6g})"
-
-    def __str__(self) -> str:
-        backward = "none" if self.backward is None else f"{self.backward:.2f}"
-        warning = misleading(self.oov_rate)
-        return (
-            f"forward        {self.forward:.2f}\n"
-            f"backward       {backward}\n"
-            f"mean           {self.mean:.2f}\n"
-            f"without <UNK>  {self.without_unknown:.2f}\n"
-            f"tokens         {self.n_tokens} per direction ({self.n_words} words and one marker "
-            f"for each of {self.n_sentences} sentences)\n"
-            f"<UNK>          {self.oov_rate:.2%} of the words are not in the vocabulary\n"
-            "softmax        full" + (f"\nwarning        {warning}" if warning else "")
-        )
 
 
 def perplexity(

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import shown
-from elmore.compute.softmax import log_sum
 from elmore.compute.workers import one_blas_thread
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
@@ -25,8 +24,6 @@ from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
-
-__all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence"]
 
 Array = NDArray[np.float32]
 Logs = NDArray[np.float64]
@@ -78,8 +75,7 @@ class LanguageModel:
     def top(self, sentence: Sentence) -> Array:
         """The top layer of one sentence, markers included, (time, dim)."""
         layers, _ = self.engine.run(self.engine.indexer.batch([sentence.tokens]))
-        top: Array = layers[-1, 0]
-        return top
+        return np.asarray(layers[-1, 0])
 
     def predict(self, sentences: Sequence[Sentence]) -> tuple[list[Logs], list[Ids]]:
         """Run a batch.

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
 from elmore.embedding.inputs import as_list, sentences_of
-from elmore.embedding.stream import BATCH_TOKENS, windows
+from elmore.embedding.stream import windows
 from elmore.language_model.perplexity import mean_perplexity
 from elmore.language_model.predictions import LanguageModel, Logs
-from elmore.options import TextOptions, TokenOptions
+from elmore.options import BATCH_TOKENS, TextOptions, TokenOptions
 from elmore.text.batching import plan_batches
 from elmore.text.tokenizer import Sentence
 
@@ -80,24 +80,24 @@ class SentenceScore:
         """Everything as JSON values; the values of single tokens only on request."""
         record: dict[str, Any] = {
             "tokens": self.tokens,
-            "log_prob": _rounded(self.total),
-            "forward_log_prob": _rounded(self.forward_total),
-            "backward_log_prob": _rounded(self.backward_total),
-            "perplexity": _rounded(self.perplexity),
+            "log_prob": rounded(self.total),
+            "forward_log_prob": rounded(self.forward_total),
+            "backward_log_prob": rounded(self.backward_total),
+            "perplexity": rounded(self.perplexity),
         }
         if per_token:
-            record["forward"] = [_rounded(value) for value in self.forward.tolist()]
-            record["end"] = _rounded(self.end)
+            record["forward"] = [rounded(value) for value in self.forward.tolist()]
+            record["end"] = rounded(self.end)
             record["backward"] = None
             if self.backward is not None:
-                record["backward"] = [_rounded(value) for value in self.backward.tolist()]
-            record["begin"] = _rounded(self.begin)
+                record["backward"] = [rounded(value) for value in self.backward.tolist()]
+            record["begin"] = rounded(self.begin)
             record["unknown"] = self.unknown.tolist()
         return record
 
 
-def _rounded(value: float | None) -> float | None:
-    # JSON has no infinity, which a very unlikely sentence may reach.
+def rounded(value: float | None) -> float | None:
+    """A number for JSON, which has no infinity; a very unlikely sentence may reach it."""
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 

@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.results import LayerChoice, layer_weights, unit
+from elmore.embedding.results import layer_weights, unit
 from elmore.embedding.search import largest
-from elmore.embedding.stream import BATCH_TOKENS, windows
+from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.likely_words import PlacePredictor, check_places
 from elmore.language_model.predictions import read_sentence
 from elmore.language_model.word_uses import find_uses
+from elmore.options import BATCH_TOKENS, LayerChoice
 from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.results import LayerChoice, SentenceLayers, cosine, layer_weights
+from elmore.embedding.results import SentenceLayers, cosine, layer_weights
+from elmore.options import LayerChoice
 from elmore.text.vocabulary import Vocabulary
 
 
@@ -20,35 +20,6 @@ class Use(NamedTuple):
 
     sentence: int
     position: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WordUses:
-    """All layers of every use of a word.
-
-    Attributes:
-        places: where the word is, (n,).
-        values: (n, layers, dim).
-    """
-
-    places: tuple[Use, ...]
-    values: NDArray[np.float32]
-
-    def similarity(self, layers: LayerChoice = "mean") -> NDArray[np.float32]:
-        """The cosine of every two uses, (n, n), with layers mixed as in `Elmo.embed`."""
-        weights = layer_weights(layers, self.values.shape[1])
-        mixed = np.einsum("l,nld->nd", weights, self.values)
-        return np.asarray(cosine(mixed, mixed))
-
-    def inner_products(self) -> NDArray[np.float32]:
-        """The inner products of every two layers of every two uses, (n, layers, n, layers).
-
-        They are enough for the similarity or a map of any mix: a page that has them can change
-        the mix without a model.
-        """
-        n_uses, n_layers, _ = self.values.shape
-        flat = self.values.reshape(n_uses * n_layers, -1)
-        return np.asarray((flat @ flat.T).reshape(n_uses, n_layers, n_uses, n_layers))
 
 
 def find_uses(sentences: Sequence[Sequence[str]], word: str) -> tuple[Use, ...]:
@@ -62,12 +33,28 @@ def find_uses(sentences: Sequence[Sequence[str]], word: str) -> tuple[Use, ...]:
     )
 
 
-def word_uses(
-    layers: Sequence[SentenceLayers] | Mapping[int, SentenceLayers], places: Sequence[Use]
-) -> WordUses:
-    """The layers of some places, at least one, in sentences of which all layers are given."""
-    values = np.stack([layers[use.sentence].values[:, use.position] for use in places])
-    return WordUses(tuple(places), values)
+def use_layers(
+    layers: Sequence[SentenceLayers] | Mapping[int, SentenceLayers], uses: Sequence[Use]
+) -> NDArray[np.float32]:
+    """All layers of some uses, at least one, (n, layers, dim), from those of their sentences."""
+    return np.stack([layers[use.sentence].values[:, use.position] for use in uses])
+
+
+def similarity(values: NDArray[np.float32], layers: LayerChoice = "mean") -> NDArray[np.float32]:
+    """The cosine of every two uses, (n, n), with layers mixed as in `Elmo.embed`."""
+    mixed = np.einsum("l,nld->nd", layer_weights(layers, values.shape[1]), values)
+    return np.asarray(cosine(mixed, mixed))
+
+
+def inner_products(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The inner products of every two layers of every two uses, (n, layers, n, layers).
+
+    They are enough for the similarity or a map of any mix: a page that has them can change the mix
+    without a model.
+    """
+    n_uses, n_layers, _ = values.shape
+    flat = values.reshape(n_uses * n_layers, -1)
+    return np.asarray((flat @ flat.T).reshape(n_uses, n_layers, n_uses, n_layers))
 
 
 def repeated_words(sentences: Sequence[Sequence[str]]) -> list[tuple[str, int]]:

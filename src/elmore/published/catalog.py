@@ -1,7 +1,6 @@
 """The catalogue of published models: what they are, and where to download them.
 
-The models that can be downloaded are in catalog.toml, which is read when a name is looked up. The
-models inside the package are here.
+They are in catalog.toml, which is read when a name is looked up.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from elmore.text.tokenizer import Convention
 
 # Name of the bundled model that is used when none is named.
 BUNDLED = "english"
+# All that are inside the package.
+INCLUDED = (BUNDLED, "korean")
 
 
 def bundled_model(name: str = BUNDLED) -> Path:
@@ -81,7 +82,7 @@ class Published:
         files: what is downloaded: names in the cache and addresses, of which the first is the
             original and the others are mirrors. Empty for a model inside the package.
         checksums: "sha256:…" or "sha1:…" of those files of which it is known for certain.
-        page: where people read about it.
+        page: where people read about it; its card for a model inside the package.
         parameters: size of the biLM, if known.
         dim: size of a token's vector in each layer, if known.
         megabytes: size of the download, if known or estimated.
@@ -113,37 +114,9 @@ class Published:
         return assumed_tokens(self.form, (self.language,))
 
 
-# Inside the package. The page of each is its model card.
-INCLUDED: dict[str, Published] = {
-    model.name: model
-    for model in (
-        Published(
-            name=BUNDLED,
-            language="en",
-            form="elmore",
-            trained_on="open text of seven domains, 86.9 M tokens",
-            licence="Apache-2.0",
-            page="docs/english.md",
-            dim=384,
-            megabytes=31,
-        ),
-        Published(
-            name="korean",
-            language="ko",
-            form="elmore",
-            trained_on="a tenth of Korean Wikipedia, 13.5 M tokens",
-            licence="Apache-2.0",
-            page="docs/korean.md",
-            dim=256,
-            megabytes=19,
-        ),
-    )
-}
-
-
 @functools.cache
 def catalog() -> dict[str, Published]:
-    """The models that can be downloaded, by name."""
+    """All models, by name."""
     with Path(__file__).with_name("catalog.toml").open("rb") as stream:
         return {name: Published(name=name, **row) for name, row in tomllib.load(stream).items()}
 
@@ -156,7 +129,7 @@ def find_published(name: str) -> Published:
     """
     if name in catalog():
         return catalog()[name]
-    near = difflib.get_close_matches(name, [*INCLUDED, *catalog()], 3)
+    near = difflib.get_close_matches(name, catalog(), 3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ModelNotFound(
         f"no file, folder or known model is called {name!r}; {hint}`elmore models` lists the names"

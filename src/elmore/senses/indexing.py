@@ -32,10 +32,10 @@ from elmore.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.bulk.output_folder import check_manifest, check_same_run
 from elmore.elmo import Elmo
 from elmore.embedding.load import ModelPath, absolute
-from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
+from elmore.options import LayerChoice
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
     CORPUS,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
@@ -22,14 +24,14 @@ from elmore.language_model.explore import page_file
 from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import ERRORS, NPZ, ServiceError, on_error
+from elmore.serve.bodies import ERRORS, JSON, NPZ, ServiceError, on_error
 from elmore.serve.guard import Guard
 from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.metrics import Metrics
 from elmore.serve.routes import Routes
 from elmore.serve.settings import Settings
 
-_BINARY = {"content": {NPZ: {"schema": {"type": "string", "format": "binary"}}}}
+_BINARY = {NPZ: {"schema": {"type": "string", "format": "binary"}}}
 _THREADS = 2  # few, because each keeps memory of its own for what it has encoded
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 # Nothing in the files is loaded from elsewhere.
@@ -125,44 +127,39 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _add_work(app: FastAPI, routes: Routes, index: IndexRoutes | None) -> None:
-    """Add what the model does; large responses are encoded by the methods, which is faster."""
-    app.get("/v1/models", responses=_errors(401, 503))(routes.models)
-    app.get("/v1/tasks", responses=_errors(401, 503))(routes.tasks)
-    work: dict[str, tuple[Callable[..., Any], type]] = {
-        "/v1/embed": (routes.embed, schemas.EmbedResponse),
-        "/v1/embeddings": (routes.embeddings, schemas.EmbeddingsResponse),
-        "/v1/score": (routes.score, schemas.Results[schemas.SentenceScores]),
-        "/v1/substitutes": (routes.substitutes, schemas.Results[schemas.SentenceSubstitutes]),
-        "/v1/senses": (routes.senses, schemas.Results[schemas.SentenceSenses]),
-        "/v1/explore": (routes.explore, schemas.ExploreResponse),
-        "/v1/tasks/{name}": (routes.task, schemas.Results[schemas.TaskResult]),
-    }
+    """Add what the model does; the methods encode their answers, which is faster."""
+    answers = json.loads(Path(__file__).with_name("answers.json").read_bytes())
+
+    def add(
+        method: Callable[..., Any], path: str, function: Callable[..., Any], *more: int
+    ) -> None:
+        content = {JSON: {"example": answers[path]}, **(_BINARY if path == "/v1/embed" else {})}
+        answer: dict[int | str, dict[str, Any]] = {200: {"content": content}}
+        method(path, responses={**answer, **_errors(401, 503, *more)})(function)
+
+    facts, work = dict(routes.facts), dict(routes.work)
     if index is not None:
-        about: Any = {200: {"model": schemas.IndexResponse}}
-        app.get("/v1/index", responses={**about, **_errors(401, 503)})(index.about)
-        work["/v1/index/find"] = (index.find, schemas.IndexFindResponse)
-        work["/v1/index/senses"] = (index.senses, schemas.IndexSensesResponse)
-        work["/v1/index/uses"] = (index.uses, schemas.IndexUsesResponse)
-    for path, (function, model) in work.items():
-        errors = _errors(400, 401, 406, 408, 413, 415, 422, 429, 503)
-        if path == "/v1/tasks/{name}":
-            errors |= _errors(404)
-        answer = {"model": model, **(_BINARY if path == "/v1/embed" else {})}
-        app.post(path, responses={200: answer, **errors})(function)
+        facts["index"] = index.about
+        work |= {"index/find": index.find, "index/senses": index.senses, "index/uses": index.uses}
+    for name, function in facts.items():
+        add(app.get, f"/v1/{name}", function)
+    for name, function in work.items():
+        unknown = (404,) if name == "tasks/{name}" else ()
+        add(app.post, f"/v1/{name}", function, 400, *unknown, 406, 408, 413, 415, 422, 429)
 
 
 def _add_state(app: FastAPI, ready: Callable[[], bool], registry: CollectorRegistry | None) -> None:
     @app.get("/health")
-    async def health() -> schemas.State:
+    async def health() -> dict[str, str]:
         """Whether the process runs."""
-        return schemas.State(status="ok")
+        return {"status": "ok"}
 
     @app.get("/ready", responses=_errors(503))
-    async def readiness() -> schemas.State:
+    async def readiness() -> dict[str, str]:
         """Whether requests are accepted."""
         if not ready():
             raise ServiceError(503, retry_after=5)
-        return schemas.State(status="ready")
+        return {"status": "ready"}
 
     if registry is None:
         return

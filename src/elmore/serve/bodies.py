@@ -166,11 +166,6 @@ def json_response(value: Any) -> Response:
     return Response(encode_json(value), media_type=JSON)
 
 
-def number(value: float | None) -> float | None:
-    """Round for JSON, which has no infinity."""
-    return None if value is None or not np.isfinite(value) else round(value, 6)
-
-
 def _sentences(head: dict[str, Any], results: deque[Embedded], pooled: bool) -> Iterator[bytes]:
     yield encode_json(head)[:-1] + b',"results":['
     row = "[" + ",".join(["%.7g"] * head["dim"]) + "]"

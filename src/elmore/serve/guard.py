@@ -158,12 +158,16 @@ class Guard:
         if not host or "*" in self._hosts:
             return
         name = re.sub(r":\d*$", "", host).removeprefix("[").removesuffix("]")
-        if name not in self._hosts and not _is_address(name):
+        if name in self._hosts:
+            return
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
             raise ServiceError(
                 400,
                 f"the service is not called '{shown(name, 60)}'; use the address that it listens "
                 "on, or start it with --allowed-host",
-            )
+            ) from None
 
     def _authorized(self, headers: Headers) -> bool:
         token = self.settings.token
@@ -247,12 +251,6 @@ def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
     with contextlib.suppress(OSError, ValueError):  # a reader that went away must not stop us
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
-
-
-def _is_address(name: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(ipaddress.ip_address(name))
-    return False
 
 
 def _path(scope: Scope) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from elmore.embedding.stream import finish_of
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
+from elmore.language_model.scores import rounded
 from elmore.language_model.sense_vectors import SenseVectors
 from elmore.options import Output
 from elmore.serve.batcher import Batcher, Item, compute, likely, scores, senses, vectors
@@ -28,18 +29,14 @@ from elmore.serve.bodies import (
     choose_type,
     encode_vectors,
     json_response,
-    number,
 )
 from elmore.serve.schemas import (
     EmbeddingsRequest,
     EmbedRequest,
     ExploreRequest,
-    Listed,
-    ModelEntry,
     ScoreRequest,
     SensesRequest,
     SubstitutesRequest,
-    TaskEntry,
     TaskRequest,
 )
 from elmore.serve.settings import Settings
@@ -50,6 +47,7 @@ if TYPE_CHECKING:
     from elmore.text.tokenizer import Sentence
 
 Result = TypeVar("Result")
+Handler = Callable[..., Awaitable[Response]]
 # Work on the thread of the event loop delays every client. Above these sizes, another thread
 # tokenizes or encodes.
 _MANY_CHARACTERS = 20_000
@@ -61,7 +59,12 @@ _WORD_NUMBERS = 32
 
 
 class Routes:
-    """The paths of the API, on one model; `batcher` computes."""
+    """The paths of the API, on one model; `batcher` computes.
+
+    Attributes:
+        facts: what answers GET, by the path below /v1/.
+        work: what answers POST.
+    """
 
     def __init__(
         self, elmo: Elmo, settings: Settings, batcher: Batcher, *, has_index: bool = False
@@ -70,6 +73,16 @@ class Routes:
         self._has_index = has_index
         self._no_softmax: str | None = None
         self._tasks = load_all(dict.fromkeys((*ready_models(), *settings.tasks)), elmo)
+        self.facts: dict[str, Handler] = {"models": self.models, "tasks": self.tasks}
+        self.work: dict[str, Handler] = {
+            "embed": self.embed,
+            "embeddings": self.embeddings,
+            "score": self.score,
+            "substitutes": self.substitutes,
+            "senses": self.senses,
+            "explore": self.explore,
+            "tasks/{name}": self.task,
+        }
         try:
             LanguageModel(elmo)
         except ConfigError as error:
@@ -83,27 +96,28 @@ class Routes:
             if self._no_softmax is None and len(sentence):
                 compute(self._elmo, [Item(likely, sentence, (0, 1))], self._settings.batch_tokens)
 
-    async def models(self) -> Listed[ModelEntry]:
+    async def models(self) -> Response:
         """The model that is served."""
-        entry = ModelEntry(
-            id=self._settings.name,
-            dim=self._elmo.dim,
-            n_layers=self._elmo.n_layers,
-            language_model=self._no_softmax is None,
-            index=self._has_index,
-        )
-        return Listed(data=[entry])
+        entry = {
+            "id": self._settings.name,
+            "object": "model",
+            "owned_by": "elmore",
+            "dim": self._elmo.dim,
+            "n_layers": self._elmo.n_layers,
+            "language_model": self._no_softmax is None,
+            "index": self._has_index,
+        }
+        return json_response({"object": "list", "data": [entry]})
 
-    async def tasks(self) -> Listed[TaskEntry]:
+    async def tasks(self) -> Response:
         """The taggers and classifiers that are served."""
-        return Listed(
-            data=[
-                TaskEntry(id=name, task="tag", labels=model.tags)
-                if isinstance(model, LightTagger)
-                else TaskEntry(id=name, task="classify", labels=model.classes)
-                for name, model in self._tasks.items()
-            ]
-        )
+        entries = [
+            {"id": name, "object": "task", "task": "tag", "labels": model.tags}
+            if isinstance(model, LightTagger)
+            else {"id": name, "object": "task", "task": "classify", "labels": model.classes}
+            for name, model in self._tasks.items()
+        ]
+        return json_response({"object": "list", "data": entries})
 
     async def embed(self, body: EmbedRequest, request: Request) -> Response:
         """Vectors for tokens, or one per sentence with a pooling."""
@@ -328,7 +342,7 @@ def _place(
     return {
         "position": position,
         "token": sentence.tokens[position],
-        "words": [{"word": word, value: number(x)} for word, x in words],
+        "words": [{"word": word, value: rounded(x)} for word, x in words],
     }
 
 

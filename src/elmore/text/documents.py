@@ -156,13 +156,11 @@ def corpus_files(inputs: Sequence[str | Path]) -> list[tuple[Path, dict[str, str
         if not path.is_dir():
             found.append((path, {}))
             continue
-        inside = [
-            (file, file.relative_to(path))
-            for file in sorted(path.rglob("*"))
-            if data_suffix(file.name) in _SUFFIXES and file.is_file()
-        ]
         visible = [
-            (file, below) for file, below in inside if not any(p[0] == "." for p in below.parts)
+            (file, below)
+            for below in sorted(file.relative_to(path) for file in path.rglob("*"))
+            if data_suffix(below.name) in _SUFFIXES and not any(p[0] == "." for p in below.parts)
+            if (file := path / below).is_file()
         ]
         if not visible:
             raise InputError(f"'{shown(path, 120)}' holds no text files ({', '.join(_SUFFIXES)})")

@@ -25,18 +25,6 @@ from elmore.text.segmenter import Split, Tokenizer, is_convention, split_functio
 from elmore.text.splitter import sentence_spans, split_sentences
 from elmore.text.tokenizer import Convention, Sentence
 
-__all__ = [
-    "STDIN",
-    "Counts",
-    "Errors",
-    "Reading",
-    "check_inputs",
-    "check_rereadable",
-    "json_records",
-    "numbered_lines",
-    "read_input",
-]
-
 STDIN = "-"
 # The name of a file, - for stdin, or a sentence of the command line as an open stream.
 Input = str | BinaryIO

@@ -20,8 +20,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.reading import numbered_lines
 
-# What the original word2vec and gensim call their binary files.
-_BINARY = ".bin"
 # The longest line of counts, and the longest word.
 _MAX_BYTES = 1 << 16
 # word2vec's first line: number of words and dimensions.
@@ -100,8 +98,8 @@ def read_word_vectors(path: Path) -> WordVectors:
 
 
 def is_binary(path: Path) -> bool:
-    """Whether a name is that of word2vec's binary form."""
-    return path.suffix.lower() == _BINARY
+    """Whether a name is one that word2vec and gensim give their binary files."""
+    return path.suffix.lower() == ".bin"
 
 
 def write_word_vectors(

@@ -13,8 +13,6 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError
 from elmore.limits import LIMITS
 
-__all__ = ["main"]
-
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(

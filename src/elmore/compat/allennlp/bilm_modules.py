@@ -24,8 +24,6 @@ from elmore.errors import ConfigError
 from elmore.nn.bilm import BiLm, BiLmState, TensorBatch, first_rows, initialise, store_rows
 from elmore.text.characters import Alphabet
 
-__all__ = ["BiLmOutput", "ElmoLstm", "_ElmoBiLm", "_ElmoCharacterEncoder"]
-
 States = tuple[Tensor, Tensor]
 _LOGGER = logging.getLogger(__name__)
 

@@ -21,8 +21,6 @@ from elmore.formats.containers.sources import files_source
 from elmore.formats.containers.torch_files import read_array
 from elmore.nn.elmo_layer import mix, normalise, without_markers
 
-__all__ = ["Elmo", "ElmoOutput", "ElmoTokenEmbedder", "ElmoTokenEmbedderMultiLang", "ScalarMix"]
-
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -92,8 +90,7 @@ class Elmo(nn.Module):
 
     def get_output_dim(self) -> int:
         """Size of a mixed vector."""
-        dim: int = self._elmo_lstm.get_output_dim()
-        return dim
+        return int(self._elmo_lstm.get_output_dim())
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoOutput:
         """Mix the layers of a batch, which may have more axes in front.

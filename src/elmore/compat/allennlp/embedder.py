@@ -20,7 +20,6 @@ from elmore.embedding.load import read_checkpoint
 from elmore.embedding.results import SentenceLayers
 from elmore.embedding.vector_files import Record, Settings, write_vectors
 from elmore.errors import ConfigError
-from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
 from elmore.formats.checkpoint import Checkpoint
 from elmore.published.catalog import find_published
 from elmore.published.downloads import is_address
@@ -30,21 +29,8 @@ from elmore.text.characters import Alphabet, ByteAlphabet
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "DEFAULT_OPTIONS_FILE",
-    "DEFAULT_WEIGHT_FILE",
-    "ConfigurationError",
-    "ELMoCharacterMapper",
-    "ELMoTokenCharactersIndexer",
-    "ElmoEmbedder",
-    "FileName",
-    "OutputFormat",
-    "batch_to_ids",
-    "cached_path",
-    "read_files",
-]
-
 Array = NDArray[np.float32]
+ConfigurationError = ConfigError  # AllenNLP's name
 FileName = str | Path
 OutputFormat = Literal["all", "top", "average"]
 _NAME = "elmo_tokens"
@@ -195,9 +181,6 @@ class ElmoEmbedder:
 
     def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Array]:
         """Embed one batch, each (layers, time, dim); an empty sentence gives (3, 0, 1024)."""
-        for k, sentence in enumerate(batch):
-            if isinstance(sentence, str):
-                raise ConfigError(f"sentence {k} is a string; pass its tokens as a list")
         if len(batch) == 1 and not batch[0]:
             return [np.zeros(_EMPTY, np.float32)]  # the state stays as it is
         return [
@@ -240,11 +223,6 @@ class ElmoEmbedder:
         blank = [k for k, line in enumerate(lines) if not line]
         if blank:
             raise ConfigError(f"lines {blank[:20]} (from 0) are blank; remove them")
-        if use_sentence_keys and len(set(lines)) < len(lines):
-            twice = next(line for k, line in enumerate(lines) if line in lines[:k])
-            raise ConfigError(
-                f"the sentence {twice[:60]!r} occurs twice, and use_sentence_keys needs each once"
-            )
         dim = self.elmo.dim
         settings = Settings(
             shape=(self.elmo.n_layers, None, dim) if output_format == "all" else (None, dim),

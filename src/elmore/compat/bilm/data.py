@@ -19,15 +19,6 @@ from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN
 from elmore.text.vocabulary import Vocabulary as Words
 
-__all__ = [
-    "Batcher",
-    "TokenBatcher",
-    "UnicodeCharsVocabulary",
-    "Vocabulary",
-    "dump_bilm_embeddings",
-    "dump_token_embeddings",
-]
-
 Ids = NDArray[np.int32]
 Sentence = str | Sequence[str]
 

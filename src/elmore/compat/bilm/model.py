@@ -11,22 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmore.base.io import open_checked
-from elmore.compat.bilm.data import dump_bilm_embeddings, dump_token_embeddings
+from elmore.compat.bilm.data import dump_bilm_embeddings as dump_bilm_embeddings
+from elmore.compat.bilm.data import dump_token_embeddings as dump_token_embeddings
 from elmore.embedding.load import read_checkpoint
 from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.containers.hdf5_files import open_hdf5
 from elmore.nn.bilm import BiLmState, TensorBatch, first_rows, store_rows
 from elmore.nn.elmo_layer import ScalarMix, without_markers
-
-__all__ = [
-    "BiLmOps",
-    "BidirectionalLanguageModel",
-    "LayerWeights",
-    "dump_bilm_embeddings",
-    "dump_token_embeddings",
-    "weight_layers",
-]
 
 Ids = NDArray[np.int64]
 
