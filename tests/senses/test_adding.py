@@ -15,7 +15,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index
-from elmore.senses.index import verify
+from elmore.senses.files import verify
 
 LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(90)]
 

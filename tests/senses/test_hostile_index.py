@@ -17,7 +17,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.senses import Index, build_index
-from elmore.senses.index import verify
+from elmore.senses.files import verify
 
 LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(40)]
 
@@ -128,19 +128,19 @@ def test_small_files_are_compared_when_an_index_is_opened(
 def test_large_files_are_compared_when_asked_and_when_made_again(
     uses: Path, model: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elmore.senses.index._COMPARED", 0)
+    monkeypatch.setattr("elmore.senses.files._COMPARED", 0)
     verify(uses)
-    data = bytearray((uses / "weights.npy").read_bytes())
+    data = bytearray((uses / "vectors.npy").read_bytes())
     data[-1] ^= 1
-    (uses / "weights.npy").write_bytes(data)
+    (uses / "vectors.npy").write_bytes(data)
     Index.open(uses)
-    with pytest.raises(FormatError, match=r"weights\.npy.*damaged"):
+    with pytest.raises(FormatError, match=r"vectors\.npy.*damaged"):
         verify(uses)
-    with pytest.raises(FormatError, match=r"weights\.npy.*damaged"):
+    with pytest.raises(FormatError, match=r"vectors\.npy.*damaged"):
         build_index([text], uses, model=model, min_count=3)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "words.json", "vocabulary.json", "ids.npy"])
+@pytest.mark.parametrize("name", ["manifest.json", "words.json", "vocabulary.json", "uses.npy"])
 @pytest.mark.parametrize("kind", ["link", "device", "fifo", "folder"])
 def test_nothing_but_regular_files_is_opened(uses: Path, lm: Elmo, name: str, kind: str) -> None:
     path = uses / name
@@ -162,7 +162,7 @@ def test_nothing_but_regular_files_is_opened(uses: Path, lm: Elmo, name: str, ki
     "change",
     [
         lambda m: m["files"].update({"../model/config.json": {"size": 1, "sha256": ""}}),
-        lambda m: m["files"].pop("ids.npy"),
+        lambda m: m["files"].pop("uses.npy"),
         lambda m: m["settings"].update(k="64"),
         lambda m: m["settings"].update(k=-1),
         lambda m: m["settings"].pop("candidates"),
@@ -205,9 +205,9 @@ def test_damage_never_ends_in_a_traceback(
     uses: Path, lm: Elmo, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
     # With 0, the checks of types, shapes and numbers are alone, as for large files.
-    monkeypatch.setattr("elmore.senses.index._COMPARED", compared)
+    monkeypatch.setattr("elmore.senses.files._COMPARED", compared)
     if not compared:
-        monkeypatch.setattr("elmore.senses.index.check_sum", lambda *_, **__: None)
+        monkeypatch.setattr("elmore.senses.files.check_sum", lambda *_, **__: None)
     draws = np.random.default_rng(0)
     refused: list[str] = []
     for path in sorted(uses.iterdir()):

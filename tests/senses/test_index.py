@@ -17,8 +17,8 @@ from elmore import Elmo
 from elmore.base.atomic import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
-from elmore.senses.index import verify
-from elmore.senses.indexing import _draw
+from elmore.senses.files import verify
+from elmore.senses.parts import draw
 from elmore.text.tokenizer import Sentence
 
 LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(60)]
@@ -167,7 +167,7 @@ def test_every_word_keeps_a_use(files: list[Path], tmp_path: Path, model: Path) 
 
 
 def test_draws_are_flat() -> None:
-    draws = np.array([_draw("bank", k // 7, k % 7) for k in range(4000)], np.float64)
+    draws = np.array([draw("bank", k // 7, k % 7) for k in range(4000)], np.float64)
     counts = np.histogram(draws, 8, (0, 2.0**64))[0]
     assert counts.sum() == 4000
     assert counts.min() > 400
@@ -296,13 +296,13 @@ def test_damage_wrong_models_and_second_writers_are_refused(
     with pytest.raises(ResumeError, match="another model"):
         build(files, out, tmp_path / "without")
     verify(out)
-    data = bytearray((out / "ids.npy").read_bytes())
+    data = bytearray((out / "uses.npy").read_bytes())
     data[-1] ^= 1
-    (out / "ids.npy").write_bytes(data)
-    with pytest.raises(FormatError, match=r"ids\.npy.*damaged"):
+    (out / "uses.npy").write_bytes(data)
+    with pytest.raises(FormatError, match=r"uses\.npy.*damaged"):
         verify(out)
-    os.truncate(out / "ids.npy", 200)
-    with pytest.raises(FormatError, match=r"ids\.npy.* has 200 bytes"):
+    os.truncate(out / "uses.npy", 200)
+    with pytest.raises(FormatError, match=r"uses\.npy.* has 200 bytes"):
         Index.open(out)
     with pytest.raises(FormatError, match="is not an index; make one"):
         Index.open(tmp_path)

@@ -125,7 +125,7 @@ def info(
 def _describe_any(model: ModelPath) -> dict[str, Any]:
     """Describe what a path is: a trained task, an index, prepared text, a run, or a model."""
     from elmore.corpus.prepared import is_prepared
-    from elmore.senses.index import is_index
+    from elmore.senses.files import is_index
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):

@@ -142,7 +142,8 @@ def serve(
 
 def _as_indexed(path: Path, model: options.ModelChoice) -> options.ModelChoice:
     """The model of an index, and how it must compute: with other settings its vectors differ."""
-    from elmore.senses.index import compute_settings, read_manifest, stated_model
+    from elmore.senses.files import read_manifest
+    from elmore.senses.model import compute_settings, stated_model
 
     manifest = read_manifest(path)
     settings = compute_settings(manifest)

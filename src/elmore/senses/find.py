@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
 from elmore.report import TABLES, Report, Reported, Row
-from elmore.senses.index import Index, Rows, Use
+
+if TYPE_CHECKING:
+    from elmore.senses.index import Index, Rows, Use
 
 Sort = Literal["similarity", "left", "right", "text"]
 

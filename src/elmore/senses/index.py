@@ -1,154 +1,35 @@
-"""An index of the uses of words in a corpus: computed once, opened in a moment.
-
-offsets.npy             uses of word w are rows offsets[w] to offsets[w + 1]
-sentence.npy, position.npy                      where each use is
-ids.npy, weights.npy, weight_scale.npy          its likeliest substitutes, uint8 times a scale
-vectors.npy, vector_scale.npy                   its dense vector, int8 times a scale
-layers.npy, layer_scale.npy                     its layers, if asked for, int8 times a scale
-tag.npy                                         its part of speech, if asked for
-text.npy, text_end.npy                          the sentences: tokens, each ended by a newline
-line.npy, source.npy, number.npy                their lines, documents, and numbers in the corpus
-count.npy                                       rows (word, document, how often)
-words.json, corpus.json                         counts of the words, and of all words of the corpus
-documents.json, vocabulary.json                 what is known about documents; the substitutes
-manifest.json                                   settings, sizes and digests of all of them
-
-A folder may come from elsewhere or be damaged. So only regular files with these names are read, up
-to the size that the manifest states; types, shapes and numbers are checked before they are used;
-and nothing that the manifest names is imported or downloaded.
-"""
+"""An index of the uses of words in a corpus: computed once, opened in a moment."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-import math
-import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file
-from elmore.base.io import open_checked, sha256_file
-from elmore.base.json import read_json
-from elmore.base.manifest import FolderFormat, check_file, check_size, check_sum
 from elmore.base.messages import shown
 from elmore.elmo import Elmo
 from elmore.embedding.load import ModelPath
-from elmore.errors import ConfigError, FormatError, InputError
-from elmore.language_model.sense_vectors import (
-    Array,
-    Place,
-    SenseSpace,
-    SenseVectors,
-    SubstituteSpace,
-    base_forms,
-    make_space,
-)
-from elmore.options import ComputeOptions
-from elmore.published.catalog import BUNDLED, INCLUDED
-from elmore.text.documents import Documents
+from elmore.errors import ConfigError, InputError
+from elmore.language_model.sense_vectors import Array, SenseSpace, SenseVectors
+from elmore.senses.files import TAGS, IndexFiles
+from elmore.senses.files import Rows as Rows
+from elmore.senses.find import find_uses
+from elmore.senses.model import IndexModel
 from elmore.text.patterns import expand
-from elmore.text.segmenter import (
-    Split,
-    Tokenizer,
-    is_convention,
-    split_function,
-    tokenizer_name,
-)
+from elmore.text.segmenter import Tokenizer
 from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
-    from elmore.senses.find import Concordance, Sort
     from elmore.senses.groups import WordSenses
 
-Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-_T = TypeVar("_T")
-MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
-CORPUS, DOCUMENTS = "corpus.json", "documents.json"
-# The types of the arrays; the largest vocabulary decides about ids. Rows of the first are uses.
-_USES = {
-    **{"sentence": ("<i4",), "position": ("<i4",), "ids": ("<u2", "<u4"), "weights": ("|u1",)},
-    **{"weight_scale": ("<f4",), "vectors": ("|i1",), "vector_scale": ("<f4",)},
-}
-# Only if layers were asked for; a model without a softmax has them as vectors.npy.
-_LAYERS = {"layers": ("|i1",), "layer_scale": ("<f4",)}
-_SENTENCES = {
-    **{"text": ("|u1",), "text_end": ("<i8",), "line": ("<i4",), "source": ("<i4",)},
-    "number": ("<i4",),
-}
-_TYPES = {
-    **{**_USES, **_LAYERS, **_SENTENCES},
-    **{"tag": ("|u1",), "offsets": ("<i8",), "count": ("<i4",)},
-}
-USES, LAYERS, SENTENCES = tuple(_USES), tuple(_LAYERS), tuple(_SENTENCES)
-_MATRICES = ("ids", "weights", "vectors", "layers", "count")
-# Universal parts of speech, by the numbers in tag.npy.
-TAGS = (
-    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN"),
-    *("PUNCT", "SCONJ", "SYM", "VERB", "X"),
-)
-# Files up to this size are compared with their SHA-256 when the index is opened, which takes a
-# millisecond each; `verify` compares all.
-_COMPARED = 1 << 20
-# Of a JSON file. Two million words are 30 MB.
-_MAX_JSON = 1 << 28
 # Weights are logarithms of probabilities, vectors have length 1, and layers are small.
 _MAX_SCALE = 1e4
-FORMAT = FolderFormat(
-    name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
-)
-# Of a manifest: a hundred thousand files of text are 15 MB.
-_MANIFEST_BYTES = 1 << 27
-_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-
-
-class _Settings(msgspec.Struct):
-    k: _Count
-    max_uses: _Count
-    candidates: Annotated[int, msgspec.Meta(ge=1)]
-    tokenized: bool
-    start: str
-    precision: str | None = None
-    tokenizer: str | None = None
-    tags: bool = False
-
-
-class _Model(msgspec.Struct):
-    sha256: str
-    dim: _Count
-    softmax: bool
-    layers: str | int | list[float] | None
-
-
-class _File(msgspec.Struct):
-    size: _Count
-    sha256: str
-
-
-class _Input(msgspec.Struct):
-    path: str
-
-
-class _Manifest(msgspec.Struct):
-    """What is read of a manifest; other keys say how the index was made."""
-
-    settings: _Settings
-    model: _Model
-    sentences: _Count
-    inputs: list[_Input]
-    files: dict[str, _File]
-    model_name: str | list[str] | None = None
-    tokenizer: str | None = None
 
 
 class Use(NamedTuple):
@@ -202,25 +83,16 @@ class Index:
         manifest: settings, inputs and model.
         documents: what is known about the documents of the corpus.
         label: the name of its folder, and which documents were selected.
+        offsets: where the uses of each word begin, and the end.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        elmo: Elmo | None = None,
-        model: ModelPath | None = None,
-        tokenizer: Tokenizer | None = None,
-        threads: int | None = None,
-    ) -> None:
-        self.path, self.manifest = path, read_manifest(path)
-        self._elmo, self._model, self._threads = elmo, model, threads
-        self._given = tokenizer
-        self.label, self._base, self._chosen = str(path), self, cast(Mask | None, None)
-        self.documents = self._json(DOCUMENTS, Documents)
-        self.words = self._json(WORDS, dict[str, _Count])
-        self.arrays = {name: self._mapped(name) for name in part_names(self.manifest)}
-        self.offsets = np.array(self._mapped("offsets"))
-        self._check_shapes()
+    find = find_uses
+
+    def __init__(self, files: IndexFiles, model: IndexModel) -> None:
+        self._files, self._model = files, model
+        self.path, self.manifest, self.documents = files.path, files.manifest, files.documents
+        self.words, self.offsets = files.words, np.array(files.arrays["offsets"])
+        self.label, self.whole, self._chosen = str(files.path), self, cast(Mask | None, None)
         self._numbers = {word: number for number, word in enumerate(self.words)}
         # Which words have several tokens.
         self._widths = [word.count(" ") + 1 for word in self.words]
@@ -250,7 +122,8 @@ class Index:
         Raises:
             FormatError: there is no complete index.
         """
-        return cls(Path(path), elmo, model, tokenizer, threads)
+        files = IndexFiles(Path(path))
+        return cls(files, IndexModel(files, elmo, model, tokenizer, threads))
 
     def __len__(self) -> int:
         n_uses = int(self.offsets[-1])
@@ -262,91 +135,10 @@ class Index:
     def __repr__(self) -> str:
         return f"Index({self.label!r}, {len(self.words)} words, {len(self)} uses)"
 
-    def _json(self, name: str, kind: type[_T]) -> _T:
-        """Read a JSON file of a known type."""
-        with self._open(name, compared=True) as stream:
-            data = stream.read(_MAX_JSON + 1)
-        if len(data) > _MAX_JSON:
-            self._damaged(f"{name} has more than {_MAX_JSON} bytes")
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self._damaged(f"{name}: {error}")
-
-    def _mapped(self, name: str) -> NDArray[Any]:
-        """Map an array of a known type."""
-        with self._open(f"{name}.npy") as stream:
-            try:
-                if np.lib.format.read_magic(stream) != (1, 0):
-                    self._damaged(f"{name}.npy has an unknown header")
-                shape, fortran, kind = np.lib.format.read_array_header_1_0(stream)
-                start = stream.tell()
-                known = kind.str in _TYPES[name] and not fortran
-                if not known or len(shape) != 1 + (name in _MATRICES):
-                    self._damaged(f"{name}.npy has another type or shape")
-                check_size(
-                    start + math.prod(shape) * kind.itemsize,
-                    self.manifest["files"][f"{name}.npy"]["size"],
-                    what=self.path / f"{name}.npy",
-                    fix=FORMAT.fix,
-                )
-                return np.memmap(stream, kind, "r", start, shape)
-            except FormatError:
-                raise
-            except Exception as error:  # numpy evaluates the header, which raises many kinds
-                self._damaged(f"{name}.npy: {error}")
-
-    def _open(self, name: str, *, compared: bool = False) -> BinaryIO:
-        """Open a file of the index; small ones are compared with their SHA-256."""
-        path, entry = self.path / name, self.manifest["files"][name]
-        stream = open_checked(path, what="index file", follow=False)
-        try:
-            check_size(os.fstat(stream.fileno()).st_size, entry["size"], what=path, fix=FORMAT.fix)
-            if compared or entry["size"] <= _COMPARED or name == "offsets.npy":
-                check_sum(stream, entry["sha256"], what=path, fix=FORMAT.fix)
-                stream.seek(0)
-            return stream
-        except BaseException:
-            stream.close()
-            raise
-
-    def _check_shapes(self) -> None:
-        """Refuse arrays that do not fit together."""
-        offsets, sizes = self.offsets, {name: len(one) for name, one in self.arrays.items()}
-        n_uses = int(offsets[-1]) if len(offsets) else -1
-        model, widths = (
-            self.manifest["model"],
-            {name: self.arrays[name].shape[1:] for name in sizes},
-        )
-        fit = (
-            len(offsets) == len(self.words) + 1
-            and offsets[0] == 0
-            and bool((np.diff(offsets) >= 0).all())
-            and all(sizes[name] == n_uses for name in sizes if name not in (*SENTENCES, "count"))
-            and sizes["text_end"] == sizes["line"] == sizes["source"] == sizes["number"]
-            and self.documents.consistent
-            and widths["count"] == (3,)
-            and widths["ids"] == widths["weights"]
-            and widths["vectors"] == (model["dim"],)
-            and bool(widths["ids"][0]) == model["softmax"]
-        )
-        if not fit:
-            self._damaged("its arrays do not fit together")
-
-    def _damaged(self, reason: str) -> NoReturn:
-        raise FormatError(
-            f"'{shown(self.path, 100)}' is damaged ({shown(reason, 80)}); {FORMAT.fix}"
-        )
-
     @property
     def sources(self) -> list[str]:
         """The names of the documents."""
         return self.documents.names
-
-    @property
-    def whole(self) -> Index:
-        """The index with all of its documents."""
-        return self._base
 
     def has(self, rows: Rows) -> Mask:
         """Whether uses are in the chosen documents, (n,)."""
@@ -388,21 +180,19 @@ class Index:
         chosen = mask if self._chosen is None else mask & self._chosen
         if not chosen.any():
             raise InputError(f"no document has {shown(label, 100)}")
-        view._chosen, view.label = (
-            chosen,
-            label if self._chosen is None else f"{self.label}, {label}",
-        )
-        table = self._counted[0]
+        view._chosen = chosen
+        view.label = label if self._chosen is None else f"{self.label}, {label}"
+        table = self._files.counts[0]
         # Counts of words that occur nowhere in these documents are 0.
-        n = np.bincount(table[:, 0], table[:, 2] * chosen[table[:, 1]], len(self._numbers))
+        n = np.bincount(table["word"], table["n"] * chosen[table["document"]], len(self._numbers))
         view.words = {word: int(n[k]) for word, k in self._numbers.items() if n[k]}
         return view
 
     def counts(self, word: str) -> Rows:
         """How often a word of the index occurs in each document of the corpus, (n_documents,)."""
-        table, starts = self._counted
+        table, starts = self._files.counts
         rows = table[slice(*starts[self._numbers[word] :][:2])]
-        found = np.bincount(rows[:, 1], rows[:, 2], len(self.sources)).astype(np.int64)
+        found = np.bincount(rows["document"], rows["n"], len(self.sources)).astype(np.int64)
         return found if self._chosen is None else np.where(self._chosen, found, 0)
 
     def frequency(self, word: str | Sequence[str]) -> Rows:
@@ -414,7 +204,7 @@ class Index:
         Raises:
             InputError: the index has no such word.
         """
-        found, rows, names = np.zeros(len(self.sources)), self._base.rows(word), [*self._numbers]
+        found, rows, names = np.zeros(len(self.sources)), self.whole.rows(word), [*self._numbers]
         for number in np.unique(np.searchsorted(self.offsets, rows, "right") - 1):
             mine = self._selected(np.arange(*self.offsets[number : number + 2]))
             share = np.isin(mine, rows).mean() if len(mine) else 1.0
@@ -427,94 +217,19 @@ class Index:
         found = np.array(self.documents.n_words, np.int64)
         return found if self._chosen is None else np.where(self._chosen, found, 0)
 
-    @cached_property
-    def _counted(self) -> tuple[NDArray[Any], Rows]:
-        """The rows of count.npy, and where those of each word begin."""
-        if self._base is not self:
-            return self._base._counted
-        table, most = self.arrays["count"], (len(self._numbers), len(self.sources), 1 << 31)
-        if len(table) and not ((table >= 0).all() and (table.max(axis=0) < most).all()):
-            self._damaged("count.npy has a number that no word or document has")
-        return table, np.searchsorted(table[:, 0], np.arange(len(self._numbers) + 1))
-
-    @cached_property
+    @property
     def corpus_counts(self) -> dict[str, int]:
         """How often every word of the corpus occurs in it, in lower case."""
-        return self._json(CORPUS, dict[str, _Count])
-
-    @cached_property
-    def space(self) -> SenseSpace:
-        """What computes sense vectors of new text: the model that the index was made with."""
-        if self._base is not self:  # loaded once for all parts of an index
-            return self._base.space
-        settings = self.manifest["settings"]
-        elmo = self._elmo or self._loaded()
-        model = self.manifest["model"]
-        space = make_space(
-            elmo,
-            settings["k"],
-            candidates=settings["candidates"],
-            layers=None if model["softmax"] else model["layers"],
-        )
-        if space_digest(space) != self.manifest["model"]["sha256"]:
-            raise ConfigError(
-                f"'{shown(self.path, 100)}' was made with another model than "
-                f"{shown(space.elmo, 100)}; pass that one (--model)"
-            )
-        return space
-
-    def _loaded(self) -> Elmo:
-        name = stated_model(self.path, self.manifest) if self._model is None else self._model
-        options = compute_settings(self.manifest)
-        stated = self._stated
-        options["threads"] = self._threads
-        options["tokenizer"] = stated if stated is None or is_convention(stated) else None
-        # The name alone could be that of a folder here; a folder is stored with its whole path.
-        default = name == BUNDLED and self._model is None
-        return Elmo.load(None if default else name, **options)
+        return self._files.corpus_counts
 
     @property
-    def _stated(self) -> str | None:
-        """How its text was split, as the manifest says; None for the tokenizer of the model."""
-        # The setting is what was asked for; the other is what came of it.
-        asked: str | None = self.manifest["settings"].get("tokenizer")
-        return self.manifest.get("tokenizer") or asked
-
-    @cached_property
-    def _split(self) -> Split:
-        stated = self._stated
-        if self._given is not None:
-            return split_function(self._given)
-        if self.manifest["settings"]["tokenized"]:
-            return split_function(lambda text: text.split(" "))
-        if stated is None:
-            return self.space.elmo.tokenize
-        if is_convention(stated):
-            return split_function(stated)
-        # A file may not choose what is imported: the function must come from the caller.
-        own = None if self._elmo is None else self._elmo.engine.compute.tokenizer
-        if own is None or tokenizer_name(own) != stated:
-            raise ConfigError(
-                f"'{shown(self.path, 100)}' was split by {shown(repr(stated), 60)}, a function of "
-                "yours; pass it (tokenizer=, --tokenizer)"
-            )
-        return split_function(own)
+    def space(self) -> SenseSpace:
+        """What computes sense vectors of new text: the model that the index was made with."""
+        return self._model.space
 
     def tokenize(self, text: str) -> Sentence:
         """Split a sentence into tokens, as the text of the index was split."""
-        return self._split(text)
-
-    @cached_property
-    def vocabulary(self) -> list[str]:
-        """The words that can be substitutes."""
-        return (
-            self._base.vocabulary if self._base is not self else self._json(VOCABULARY, list[str])
-        )
-
-    @cached_property
-    def bases(self) -> NDArray[np.int32]:
-        """The substitute that each one counts as; see `base_forms`."""
-        return base_forms(self.vocabulary)
+        return self._model.split(text)
 
     def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
         """The uses of a word, of some words, or of a pattern, in the order of the index.
@@ -551,7 +266,7 @@ class Index:
 
     def vectors(self, rows: Rows) -> Array:
         """Dense vectors of uses, of length 1 up to rounding, (n, dim)."""
-        return self._scaled("vectors", "vector_scale", rows)
+        return self._scaled(self._files.arrays["vectors"][rows], "vectors")
 
     def products(self, rows: Rows, query: Array) -> Array:
         """The product of a vector with the dense vectors of uses, `vectors(rows) @ query`, (n,)."""
@@ -559,8 +274,9 @@ class Index:
         # one number per use instead of one per dimension.
         follow = bool(len(rows)) and bool((np.diff(rows) == 1).all())
         some = slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
-        numbers = self.arrays["vectors"][some].astype(np.float32)
-        return np.asarray((numbers @ query) * self._scale("vector_scale", some), np.float32)
+        found = self._files.arrays["vectors"][some]
+        products = found["vectors"].astype(np.float32) @ query
+        return np.asarray(products * self._scale(found, "vectors"), np.float32)
 
     def layers(self, rows: Rows) -> Array:
         """The layers of uses, if the index was made with some, (n, dim).
@@ -572,44 +288,41 @@ class Index:
         """
         if not self.manifest["model"]["softmax"]:
             return self.vectors(rows)
-        if "layers" not in self.arrays:
+        if not self.manifest["model"]["layers_dim"]:
             raise ConfigError(f"'{shown(self.path, 100)}' has no layers; make it with --layers top")
-        return self._scaled("layers", "layer_scale", rows)
+        return self._scaled(self._files.arrays["uses"][rows], "layers")
 
     def substitutes(self, rows: Rows) -> SenseVectors:
         """Sparse vectors of uses: their likeliest substitutes with weights."""
-        weights = self._scaled("weights", "weight_scale", rows)
-        ids = self.arrays["ids"][rows].astype(np.int32)
-        if ids.max(initial=-1) >= len(self.vocabulary):
-            self._damaged("ids.npy has words that vocabulary.json lacks")
-        layers = None if ids.shape[1] else self.vectors(rows)
-        return SenseVectors(_Stored(self), ids, weights, layers=layers)
+        if not self.manifest["model"]["softmax"]:
+            nothing = np.zeros((len(rows), 0), np.int32)
+            layers = self.vectors(rows)
+            return SenseVectors(self._model, nothing, nothing.astype(np.float32), layers=layers)
+        found = self._files.arrays["uses"][rows]
+        ids = found["ids"].astype(np.int32)
+        if ids.max(initial=-1) >= len(self._model.words):
+            self._files.refuse("uses.npy has words that vocabulary.json lacks")
+        return SenseVectors(self._model, ids, self._scaled(found, "weights"))
 
-    def _scaled(self, name: str, scale: str, rows: Rows) -> Array:
-        """Small integers of rows times their scale, (n, width)."""
-        return np.asarray(self.arrays[name][rows] * self._scale(scale, rows)[:, None], np.float32)
+    def _scaled(self, found: NDArray[Any], name: str) -> Array:
+        """Small integers of records times their scale, (n, width)."""
+        return np.asarray(found[name] * self._scale(found, name)[:, None], np.float32)
 
-    def _scale(self, name: str, rows: Rows | slice) -> Array:
-        values = self.arrays[name][rows]
+    def _scale(self, found: NDArray[Any], name: str) -> Array:
+        values = np.asarray(found[f"{name}_scale"])
         if not ((values >= 0) & (values <= _MAX_SCALE)).all():  # NaN fails too
-            self._damaged(f"{name}.npy has a number that is not a scale")
-        return np.asarray(values)
+            self._files.refuse(f"a scale of {name} is not a number that it can be")
+        return values
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""
-        number, position = (int(self.arrays[name][row]) for name in ("sentence", "position"))
-        ends, text = self.arrays["text_end"], self.arrays["text"]
-        if not 0 <= number < len(ends):
-            self._damaged("sentence.npy has a number that no sentence has")
-        start, end = int(ends[number - 1]) if number else 0, int(ends[number])
-        if not 0 <= start <= end <= len(text):
-            self._damaged("text_end.npy goes beyond the text")
-        tokens = tuple(text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1])
-        source, line = (int(self.arrays[name][number]) for name in ("source", "line"))
-        if not (0 <= position < len(tokens) and 0 <= source < len(self.sources)):
-            self._damaged("position.npy or source.npy has a number beyond its text")
+        where = self._files.arrays["uses"][row]
+        number, position = int(where["sentence"]), int(where["position"])
+        tokens, document, line = self._files.sentence(number)
+        if not 0 <= position < len(tokens):
+            self._files.refuse("uses.npy has a position beyond its sentence")
         width = self._widths[int(np.searchsorted(self.offsets, row, "right")) - 1]
-        return Use(int(row), tokens, position, self.sources[source], line, width)
+        return Use(int(row), tokens, position, self.sources[document], line, width)
 
     def about(self, row: int) -> dict[str, str]:
         """What is known about the document of a use."""
@@ -619,36 +332,12 @@ class Index:
 
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
-        tokens = self.arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
+        tokens = self._files.arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
         return [form for form in dict.fromkeys(tokens) if form.lower() in self.words]
 
-    def source_of(self, rows: Rows) -> NDArray[np.int64]:
-        """The number of the file that each use is from, (n,)."""
-        numbers = self.arrays["sentence"][rows]
-        if numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= len(self.arrays["source"]):
-            self._damaged("sentence.npy has a number that no sentence has")
-        sources = np.asarray(self.arrays["source"][numbers], np.int64)
-        if sources.min(initial=0) < 0 or sources.max(initial=-1) >= len(self.sources):
-            self._damaged("source.npy has a number that no file has")
-        return sources
-
-    def find(
-        self,
-        place: str | Place,
-        *,
-        word: str | Sequence[str] | None = None,
-        k: int = 10,
-        like: Sequence[str | Place] = (),
-        unlike: Sequence[str | Place] = (),
-        sort: Sort | None = None,
-        by: str | None = None,
-        period: int | None = None,
-    ) -> Concordance:
-        """The uses most similar to one, or all of a word; see `senses.find.find_uses`."""
-        from elmore.senses.find import find_uses
-
-        how: Any = {"like": like, "unlike": unlike, "sort": sort, "by": by, "period": period}
-        return find_uses(self, place, word=word, k=k, **how)
+    def source_of(self, rows: Rows) -> Rows:
+        """The number of the document that each use is from, (n,)."""
+        return self._files.documents_of(rows)
 
     def senses(
         self, word: str | Sequence[str], *, corrected: bool = True, **options: Any
@@ -665,7 +354,7 @@ class Index:
         from elmore.senses.groups import find_senses
 
         found = find_senses(self, word, **options)
-        return corrections.corrected(found) if corrected and self._base is self else found
+        return corrections.corrected(found) if corrected and self.whole is self else found
 
     def _matching(self, pattern: str, literal: bool) -> Rows | None:
         """The uses that a word or pattern stands for; None if no word of the index is meant."""
@@ -680,133 +369,10 @@ class Index:
         rows = np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
         if not tagged:
             return rows
-        if "tag" not in self.arrays:
+        if not self.manifest["settings"]["tags"]:
             raise ConfigError(
                 f"'{shown(self.path, 100)}' has no parts of speech; make it with --tags"
             )
-        mine: Rows = rows[self.arrays["tag"][rows] == TAGS.index(tag.upper())]
+        tags = self._files.arrays["uses"]["tag"][rows]
+        mine: Rows = rows[tags == TAGS.index(tag.upper())]
         return mine
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """The words that an index stores; only their softmax rows need the model."""
-
-    index: Index
-
-    @property
-    def words(self) -> Sequence[str]:
-        return self.index.vocabulary
-
-    @property
-    def rows(self) -> Array:
-        return self.index.space.rows
-
-    @property
-    def bases(self) -> NDArray[np.int32]:
-        return self.index.bases
-
-
-def compute_settings(manifest: Mapping[str, Any]) -> ComputeOptions:
-    """How the model of an index computed; another precision or start gives other vectors."""
-    settings = manifest["settings"]
-    return {"precision": settings["precision"], "start": settings["start"]}
-
-
-def stated_model(path: Path, manifest: Mapping[str, Any]) -> str | tuple[str, ...]:
-    """The model that an index names, if loading it contacts nobody.
-
-    Raises:
-        ConfigError: it names none, or one that is neither inside the package nor on this computer.
-    """
-    name = manifest.get("model_name")
-    if name is None:
-        raise ConfigError("the index does not name its model; pass it (--model)")
-    if isinstance(name, str) and name in INCLUDED:
-        return name
-    files = [name] if isinstance(name, str) else name
-    # Two slashes could be the address of another computer.
-    if all(os.path.isabs(one) and one[1:2] not in "/\\" and os.path.exists(one) for one in files):
-        return name if isinstance(name, str) else tuple(files)
-    raise ConfigError(
-        f"'{shown(path, 100)}' was made with the model {shown(repr(name), 80)}, which is not here; "
-        "pass it (--model)"
-    )
-
-
-def part_names(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The arrays of an index besides its offsets, by its manifest."""
-    model = manifest["model"]
-    kept = model["softmax"] and model["layers"] is not None
-    tags = ("tag",) if manifest["settings"].get("tags") else ()
-    return (*USES, *(LAYERS if kept else ()), *tags, *SENTENCES, "count")
-
-
-def write_manifest(path: Path, manifest: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Write the manifest of an index, with sizes and digests of its files."""
-    files = {
-        name: {"size": (path / name).stat().st_size, "sha256": sha256_file(path / name)}
-        for name in names
-    }
-    with atomic_file(path / MANIFEST, overwrite=True) as stream:
-        text = json.dumps({**manifest, "files": files}, indent=1, ensure_ascii=False)
-        stream.write(text.encode() + b"\n")
-
-
-def is_index(path: Path) -> bool:
-    """Whether a folder holds an index, which may be damaged."""
-    try:
-        return read_json(path / MANIFEST, follow=False).get("format") == FORMAT.name
-    except FormatError:
-        return False
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of an index; what `_Manifest` states has the right types.
-
-    Raises:
-        FormatError: there is none, or it is not ours.
-    """
-    if not (path / MANIFEST).is_file():
-        begun = (path / "journal.jsonl").exists()
-        what = "is not complete; run `elmore index` again to resume" if begun else "is not an index"
-        more = "" if begun else "; make one with `elmore index`"
-        raise FormatError(f"'{shown(path, 120)}' {what}{more}")
-    manifest = read_json(path / MANIFEST, max_bytes=_MANIFEST_BYTES, follow=False)
-    FORMAT.check(manifest, what=str(path / MANIFEST))
-    try:
-        msgspec.convert(manifest, _Manifest)
-    except msgspec.ValidationError as error:
-        raise FormatError(
-            f"'{shown(path / MANIFEST, 100)}' is damaged ({shown(error, 100)}); {FORMAT.fix}"
-        ) from None
-    arrays = {f"{name}.npy" for name in (*part_names(manifest), "offsets")}
-    if set(manifest["files"]) != {*arrays, WORDS, CORPUS, DOCUMENTS, VOCABULARY}:
-        raise FormatError(f"'{shown(path / MANIFEST, 100)}' lists other files; {FORMAT.fix}")
-    return manifest
-
-
-def verify(path: Path) -> None:
-    """Compare all files of an index with their SHA-256; this reads all of them.
-
-    Raises:
-        FormatError: one is damaged or missing.
-    """
-    for name, entry in Index(path).manifest["files"].items():
-        check_file(path / name, entry["sha256"], fix=FORMAT.fix)
-
-
-def digest_words(values: Sequence[str]) -> str:
-    """A digest of a list of words."""
-    return hashlib.sha256("\n".join(values).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def space_digest(space: SenseSpace) -> str:
-    """A digest of all that sense vectors depend on."""
-    digest = hashlib.sha256(space.elmo.digest.encode())
-    if not isinstance(space, SubstituteSpace):
-        return digest.hexdigest()
-    for array in (space.softmax.weight, space.softmax.bias):
-        digest.update(np.ascontiguousarray(array, np.float32).data)
-    digest.update(digest_words(space.words).encode())
-    return digest.hexdigest()

@@ -51,11 +51,9 @@ class Documents(msgspec.Struct):
         lengths = {len(self.names), len(self.n_words), *map(len, self.values.values())}
         return len(lengths) == 1
 
-    def digest(self, numbers: Mapping[int, int] | int) -> str:
-        """A digest of what is known about the documents of one file."""
-        chosen = [numbers] if isinstance(numbers, int) else sorted(set(numbers.values()))
-        known = [[name, [values[k] for k in chosen]] for name, values in self.values.items()]
-        return hashlib.sha256(msgspec.json.encode(known)).hexdigest()
+    def digest(self) -> str:
+        """A digest of what is known about the documents."""
+        return hashlib.sha256(msgspec.json.encode(self.values)).hexdigest()
 
     def joined(self, more: Documents) -> Documents:
         """These documents, followed by others."""

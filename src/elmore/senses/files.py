@@ -1,0 +1,305 @@
+"""The folder of an index: which files it has, and the checks that they pass.
+
+uses.npy            a record per use, those of a word together: its sentence and position; its
+                    likeliest substitutes, weights as uint8 times a scale; if asked for, its part of
+                    speech, and its layers as int8 times a scale
+vectors.npy         its dense vector, int8 times a scale
+offsets.npy         uses of word w are rows offsets[w] to offsets[w + 1]
+sentences.npy       a record per sentence: where its text ends, line, document, number in the corpus
+text.npy            the sentences: tokens, each ended by a newline
+count.npy           rows (word, document, how often)
+words.json          counts of the indexed words, in the order of the rows
+corpus.json         counts of all words of the corpus
+documents.json      what is known about the documents
+vocabulary.json     the words that can be substitutes
+manifest.json       settings, sizes and digests of all of them
+
+A folder may come from elsewhere or be damaged. So only regular files with these names are read, up
+to the size that the manifest states; types, shapes and numbers are checked before they are used;
+and nothing that the manifest names is imported or downloaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.base.atomic import atomic_file
+from elmore.base.io import open_checked, sha256_file
+from elmore.base.json import read_json
+from elmore.base.manifest import FolderFormat, check_file, check_size, check_sum
+from elmore.base.messages import shown
+from elmore.errors import FormatError
+from elmore.text.documents import Documents
+
+Rows = NDArray[np.int64]
+_T = TypeVar("_T")
+MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
+CORPUS, DOCUMENTS = "corpus.json", "documents.json"
+ARRAYS = ("uses", "vectors", "offsets", "sentences", "text", "count")
+# Universal parts of speech, by their numbers in the records of uses.
+TAGS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN"),
+    *("PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
+FORMAT = FolderFormat(
+    name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
+)
+# Files up to this size are compared with their SHA-256 when the index is opened, which takes a
+# millisecond each; `verify` compares all.
+_COMPARED = 1 << 20
+# Of a JSON file. Two million words are 30 MB.
+_MAX_JSON = 1 << 28
+# Of a manifest: a hundred thousand files of text are 15 MB.
+_MANIFEST_BYTES = 1 << 27
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_Width = Annotated[int, msgspec.Meta(ge=0, le=1 << 16)]
+
+
+class _Settings(msgspec.Struct):
+    k: _Count
+    max_uses: _Count
+    # Substitutes are stored in 16 bits.
+    candidates: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]
+    tokenized: bool
+    start: str
+    precision: str | None
+    tags: bool
+    tokenizer: str | None = None
+
+
+class _Model(msgspec.Struct):
+    sha256: str
+    dim: _Width
+    k: _Width
+    layers_dim: _Width
+    softmax: bool
+    layers: str | int | list[float] | None
+
+
+class _File(msgspec.Struct):
+    size: _Count
+    sha256: str
+
+
+class _Input(msgspec.Struct):
+    path: str
+
+
+class _Manifest(msgspec.Struct):
+    """What is read of a manifest; other keys say how the index was made."""
+
+    settings: _Settings
+    model: _Model
+    sentences: _Count
+    inputs: list[_Input]
+    files: dict[str, _File]
+    model_name: str | list[str] | None = None
+    tokenizer: str | None = None
+
+
+def array_types(manifest: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
+    """The type of the records in each of `ARRAYS`, by what a manifest says about the model."""
+    model = manifest["model"]
+    use: list[Any] = [("sentence", "<i4"), ("position", "<i4")]
+    if model["k"]:
+        use += [("ids", "<u2", (model["k"],)), ("weights", "|u1", (model["k"],))]
+        use += [("weights_scale", "<f4")]
+    if model["layers_dim"]:
+        use += [("layers", "|i1", (model["layers_dim"],)), ("layers_scale", "<f4")]
+    if manifest["settings"]["tags"]:
+        use += [("tag", "|u1")]
+    vector: list[Any] = [("vectors", "|i1", (model["dim"],)), ("vectors_scale", "<f4")]
+    sentence = [("end", "<i8"), ("line", "<i4"), ("document", "<i4"), ("number", "<i4")]
+    count = [("word", "<i4"), ("document", "<i4"), ("n", "<i4")]
+    kinds: tuple[Any, ...] = (use, vector, "<i8", sentence, "|u1", count)
+    return dict(zip(ARRAYS, map(np.dtype, kinds), strict=True))
+
+
+class IndexFiles:
+    """The files of an index. Arrays are mapped, not read.
+
+    Attributes:
+        path: the folder.
+        manifest: settings, inputs and model.
+        documents: what is known about the documents of the corpus.
+        words: counts of the indexed words.
+        arrays: those of `ARRAYS`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.manifest = path, read_manifest(path)
+        self.documents = self._json(DOCUMENTS, Documents)
+        self.words = self._json(WORDS, dict[str, _Count])
+        kinds = array_types(self.manifest)
+        self.arrays = {name: self._mapped(name, kind) for name, kind in kinds.items()}
+        offsets, n_uses = self.arrays["offsets"], len(self.arrays["uses"])
+        fit = (
+            len(offsets) == len(self.words) + 1
+            and (offsets[0], offsets[-1]) == (0, n_uses)
+            and bool((np.diff(offsets) >= 0).all())
+            and len(self.arrays["vectors"]) == n_uses
+            and self.documents.consistent
+        )
+        if not fit:
+            self.refuse("its arrays do not fit together")
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Say that the index is damaged."""
+        raise FormatError(
+            f"'{shown(self.path, 100)}' is damaged ({shown(reason, 80)}); {FORMAT.fix}"
+        )
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """The words that can be substitutes."""
+        return self._json(VOCABULARY, list[str])
+
+    @cached_property
+    def corpus_counts(self) -> dict[str, int]:
+        """How often every word of the corpus occurs in it."""
+        return self._json(CORPUS, dict[str, _Count])
+
+    @cached_property
+    def counts(self) -> tuple[NDArray[Any], Rows]:
+        """The records of count.npy, and where those of each word begin."""
+        table, most = self.arrays["count"], (len(self.words), len(self.documents.names), 1 << 31)
+        for name, end in zip(table.dtype.names or (), most, strict=True):
+            if len(table) and not 0 <= table[name].min() <= table[name].max() < end:
+                self.refuse("count.npy has a number that no word or document has")
+        return table, np.searchsorted(table["word"], np.arange(len(self.words) + 1))
+
+    def sentence(self, number: int) -> tuple[tuple[str, ...], int, int]:
+        """The tokens of a sentence, its document, and its line there."""
+        table, text = self.arrays["sentences"], self.arrays["text"]
+        if not 0 <= number < len(table):
+            self.refuse("uses.npy has a sentence that is not there")
+        start = int(table["end"][number - 1]) if number else 0
+        end, line, document, _ = table[number].tolist()
+        if not (0 <= start <= end <= len(text) and 0 <= document < len(self.documents.names)):
+            self.refuse("sentences.npy goes beyond the text or the documents")
+        found = text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1]
+        return tuple(found), document, line
+
+    def documents_of(self, rows: Rows) -> Rows:
+        """The number of the document that each use is from, (n,)."""
+        numbers, table = self.arrays["uses"]["sentence"][rows], self.arrays["sentences"]["document"]
+        if numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= len(table):
+            self.refuse("uses.npy has a sentence that is not there")
+        found = np.asarray(table[numbers], np.int64)
+        if found.min(initial=0) < 0 or found.max(initial=-1) >= len(self.documents.names):
+            self.refuse("sentences.npy has a document that is not there")
+        return found
+
+    def _json(self, name: str, kind: type[_T]) -> _T:
+        """Read a JSON file of a known type."""
+        with self._open(name, compared=True) as stream:
+            data = stream.read(_MAX_JSON + 1)
+        if len(data) > _MAX_JSON:
+            self.refuse(f"{name} has more than {_MAX_JSON} bytes")
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self.refuse(f"{name}: {error}")
+
+    def _mapped(self, name: str, wanted: np.dtype[Any]) -> NDArray[Any]:
+        """Map an array of a known type."""
+        file = f"{name}.npy"
+        with self._open(file, compared=name == "offsets") as stream:
+            try:
+                version = np.lib.format.read_magic(stream)
+                shape, fortran, kind = np.lib.format.read_array_header_1_0(stream)
+            except Exception as error:  # numpy evaluates the header, which raises many kinds
+                self.refuse(f"{file}: {error}")
+            known = version == (1, 0) and kind == wanted and not fortran
+            if not known or len(shape) != 1 or not shape[0]:
+                self.refuse(f"{file} has another type or shape")
+            start, size = stream.tell(), self.manifest["files"][file]["size"]
+            found = start + math.prod(shape) * kind.itemsize
+            check_size(found, size, what=self.path / file, fix=FORMAT.fix)
+            return np.memmap(stream, kind, "r", start, shape)
+
+    def _open(self, name: str, *, compared: bool) -> BinaryIO:
+        """Open a file of the index; small ones are compared with their SHA-256."""
+        path, entry = self.path / name, self.manifest["files"][name]
+        stream = open_checked(path, what="index file", follow=False)
+        try:
+            check_size(os.fstat(stream.fileno()).st_size, entry["size"], what=path, fix=FORMAT.fix)
+            if compared or entry["size"] <= _COMPARED:
+                check_sum(stream, entry["sha256"], what=path, fix=FORMAT.fix)
+                stream.seek(0)
+            return stream
+        except BaseException:
+            stream.close()
+            raise
+
+
+def is_index(path: Path) -> bool:
+    """Whether a folder holds an index, which may be damaged."""
+    try:
+        return read_json(path / MANIFEST, follow=False).get("format") == FORMAT.name
+    except FormatError:
+        return False
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of an index; what `_Manifest` states has the right types.
+
+    Raises:
+        FormatError: there is none, or it is not ours.
+    """
+    file = path / MANIFEST
+    if not file.is_file():
+        begun = (path / "journal.jsonl").exists()
+        what = "is not complete; run `elmore index` again to resume" if begun else "is not an index"
+        more = "" if begun else "; make one with `elmore index`"
+        raise FormatError(f"'{shown(path, 120)}' {what}{more}")
+    manifest = read_json(file, max_bytes=_MANIFEST_BYTES, follow=False)
+    FORMAT.check(manifest, what=str(file))
+    try:
+        model = msgspec.convert(manifest, _Manifest).model
+    except msgspec.ValidationError as error:
+        raise FormatError(
+            f"'{shown(file, 100)}' is damaged ({shown(error, 100)}); {FORMAT.fix}"
+        ) from None
+    listed = {*(f"{name}.npy" for name in ARRAYS), WORDS, CORPUS, DOCUMENTS, VOCABULARY}
+    if set(manifest["files"]) != listed or bool(model.k) != model.softmax:
+        raise FormatError(f"'{shown(file, 100)}' contradicts itself; {FORMAT.fix}")
+    return manifest
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of an index, with sizes and digests of its files."""
+    names = (*(f"{name}.npy" for name in ARRAYS), WORDS, CORPUS, DOCUMENTS, VOCABULARY)
+    files = {
+        name: {"size": (path / name).stat().st_size, "sha256": sha256_file(path / name)}
+        for name in names
+    }
+    with atomic_file(path / MANIFEST, overwrite=True) as stream:
+        text = json.dumps({**manifest, "files": files}, indent=1, ensure_ascii=False)
+        stream.write(text.encode() + b"\n")
+
+
+def verify(path: Path) -> None:
+    """Compare all files of an index with their SHA-256; this reads all of them.
+
+    Raises:
+        FormatError: one is damaged or missing.
+    """
+    for name, entry in IndexFiles(path).manifest["files"].items():
+        check_file(path / name, entry["sha256"], fix=FORMAT.fix)
+
+
+def digest_words(values: Sequence[str]) -> str:
+    """A digest of a list of words."""
+    return hashlib.sha256("\n".join(values).encode("utf-8", "surrogatepass")).hexdigest()
