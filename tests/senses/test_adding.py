@@ -15,7 +15,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index
-from elmore.senses.files import verify
+from elmore.senses.files import IndexFiles
 
 LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(90)]
 
@@ -56,7 +56,7 @@ def test_text_that_is_added_gives_the_index_of_all(
     words = list(first.words)
     assert set(added.words) == set(words)
     build(files, tmp_path / "all", model, words=words, max_uses=max_uses)
-    verify(tmp_path / "uses")
+    IndexFiles(tmp_path / "uses").verify()
     assert contents(tmp_path / "uses") == contents(tmp_path / "all")
     before = contents(tmp_path / "uses")
     build([files[2]], tmp_path / "uses", model, add=True)  # it is there already

@@ -17,7 +17,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.senses import Index, build_index
-from elmore.senses.files import verify
+from elmore.senses.files import IndexFiles
 
 LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(40)]
 
@@ -128,14 +128,14 @@ def test_small_files_are_compared_when_an_index_is_opened(
 def test_large_files_are_compared_when_asked_and_when_made_again(
     uses: Path, model: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elmore.senses.files._COMPARED", 0)
-    verify(uses)
+    monkeypatch.setattr("elmore.base.manifest._COMPARED", 0)
+    IndexFiles(uses).verify()
     data = bytearray((uses / "vectors.npy").read_bytes())
     data[-1] ^= 1
     (uses / "vectors.npy").write_bytes(data)
     Index.open(uses)
     with pytest.raises(FormatError, match=r"vectors\.npy.*damaged"):
-        verify(uses)
+        IndexFiles(uses).verify()
     with pytest.raises(FormatError, match=r"vectors\.npy.*damaged"):
         build_index([text], uses, model=model, min_count=3)
 
@@ -205,9 +205,9 @@ def test_damage_never_ends_in_a_traceback(
     uses: Path, lm: Elmo, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
     # With 0, the checks of types, shapes and numbers are alone, as for large files.
-    monkeypatch.setattr("elmore.senses.files._COMPARED", compared)
+    monkeypatch.setattr("elmore.base.manifest._COMPARED", compared)
     if not compared:
-        monkeypatch.setattr("elmore.senses.files.check_sum", lambda *_, **__: None)
+        monkeypatch.setattr("elmore.base.manifest.check_sum", lambda *_, **__: None)
     draws = np.random.default_rng(0)
     refused: list[str] = []
     for path in sorted(uses.iterdir()):
@@ -253,7 +253,7 @@ except ElmoreError as error:
     assert len(done.stdout.splitlines()) == 1
     assert ".npy" in done.stdout
     resumed = build_index([text], tmp_path / "uses", model=model, min_count=1)
-    verify(resumed.path)
+    IndexFiles(resumed.path).verify()
 
 
 def test_text_of_a_corpus_controls_nothing(model: Path, tmp_path: Path) -> None:

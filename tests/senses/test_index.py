@@ -17,7 +17,7 @@ from elmore import Elmo
 from elmore.base.atomic import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
-from elmore.senses.files import verify
+from elmore.senses.files import IndexFiles
 from elmore.senses.parts import draw
 from elmore.text.tokenizer import Sentence
 
@@ -295,12 +295,12 @@ def test_damage_wrong_models_and_second_writers_are_refused(
     without.save(tmp_path / "without")
     with pytest.raises(ResumeError, match="another model"):
         build(files, out, tmp_path / "without")
-    verify(out)
+    IndexFiles(out).verify()
     data = bytearray((out / "uses.npy").read_bytes())
     data[-1] ^= 1
     (out / "uses.npy").write_bytes(data)
     with pytest.raises(FormatError, match=r"uses\.npy.*damaged"):
-        verify(out)
+        IndexFiles(out).verify()
     os.truncate(out / "uses.npy", 200)
     with pytest.raises(FormatError, match=r"uses\.npy.* has 200 bytes"):
         Index.open(out)

@@ -11,7 +11,8 @@ import pytest
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.senses import Index, build_index, compare_periods
 from elmore.senses.corrections import Step, correct, corrections_file, kept_steps
-from elmore.senses.counting import collocates, dispersion, frequencies
+from elmore.senses.counting import collocates, frequencies
+from elmore.text.statistics import dispersion
 
 RIVER = "They sat on the {} bank of the river ."
 MONEY = "The bank {} him the money ."

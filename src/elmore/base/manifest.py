@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn, TypeVar
+
+import msgspec
 
 from elmore.base.io import open_checked, sha256_file, sha256_stream
 from elmore.base.json import read_json
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 
+_T = TypeVar("_T")
+# Files up to this size are compared with their SHA-256 when they are opened, which takes a
+# millisecond.
+_COMPARED = 1 << 20
+# Of a JSON file. Two million words are 30 MB.
+_MAX_JSON = 1 << 28
 # What `owns` reads: the largest is that of a corpus, with 26,000 shards in 4 MiB.
 _MANIFEST_BYTES = 1 << 27
 
@@ -69,11 +78,63 @@ class FolderFormat:
         return found <= {manifest, *more, *(files if isinstance(files, dict) else ())}
 
 
-def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
-    """The size and SHA-256 of each file in a folder, by name."""
+class ListedFiles:
+    """The files of a folder that may come from elsewhere, as its manifest lists them.
+
+    Only regular files are read, and none whose size is not the listed one.
+
+    Args:
+        folder: the folder.
+        entries: `size` and `sha256` of each file.
+        fix: what to do if one is damaged, for messages.
+    """
+
+    def __init__(self, folder: Path, entries: Mapping[str, Mapping[str, Any]], fix: str) -> None:
+        self.folder, self.entries, self.fix = folder, entries, fix
+
+    def open(self, name: str, *, compare: bool = False) -> BinaryIO:
+        """Open a file; small ones are compared with their SHA-256 in any case."""
+        path, entry = self.folder / name, self.entries[name]
+        stream = open_checked(path, what="file", follow=False)
+        try:
+            check_size(os.fstat(stream.fileno()).st_size, entry["size"], what=path, fix=self.fix)
+            if compare or entry["size"] <= _COMPARED:
+                check_sum(stream, entry["sha256"], what=path, fix=self.fix)
+                stream.seek(0)
+            return stream
+        except BaseException:
+            stream.close()
+            raise
+
+    def json(self, name: str, kind: type[_T]) -> _T:
+        """Read a JSON file of a type that msgspec knows."""
+        with self.open(name, compare=True) as stream:
+            data = stream.read(_MAX_JSON + 1)
+        if len(data) > _MAX_JSON:
+            self.refuse(f"{name} has more than {_MAX_JSON} bytes")
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self.refuse(f"{name}: {error}")
+
+    def verify(self) -> None:
+        """Compare all files with their SHA-256; this reads all of them."""
+        for name in self.entries:
+            self.open(name, compare=True).close()
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Say that the folder is damaged."""
+        raise FormatError(
+            f"'{shown(self.folder, 100)}' is damaged ({shown(reason, 80)}); {self.fix}"
+        )
+
+
+def file_entries(folder: Path, names: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+    """The size and SHA-256 of files in a folder, by name; of all without `names`."""
+    chosen = sorted(path.name for path in folder.iterdir()) if names is None else names
     return {
-        path.name: {"size": path.stat().st_size, "sha256": sha256_file(path)}
-        for path in sorted(folder.iterdir())
+        name: {"size": (folder / name).stat().st_size, "sha256": sha256_file(folder / name)}
+        for name in chosen
     }
 
 

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows
+from elmore.text.statistics import dispersion, log_dice, log_likelihood
 
 Measure = Literal["log_likelihood", "log_dice"]
-# What a logDice of words that only occur together is.
-_MOST_DICE = 14
 
 
 def frequencies(
@@ -62,24 +60,6 @@ def frequencies(
             "dispersion: Gries' DP, from 0 (spread like the documents' sizes) to 1 (in one place)"
         ],
     )
-
-
-def dispersion(counts: Rows, sizes: Rows) -> float | None:
-    """How unevenly a word is spread over documents, by Gries' DP, normalised to end at 1.
-
-    Args:
-        counts: of the word in each document, (n,).
-        sizes: of the documents, (n,).
-
-    Returns:
-        half the sum of the differences between the shares of the word and of the text; None if the
-        word is absent or there is one document.
-    """
-    if not counts.sum() or len(sizes) < 2:
-        return None
-    parts = sizes / sizes.sum()
-    difference = np.abs(counts / counts.sum() - parts).sum() / 2
-    return float(difference / (1 - parts.min()))
 
 
 def collocates(
@@ -132,11 +112,10 @@ def collocates(
     total = float(sum(n for name, n in near.items() if any(map(str.isalnum, name))))
     # Windows may overlap, so that a word can be near more often than it occurs.
     count = np.maximum([whole.get(name, 0) for name in names], observed)
-    likelihood = _log_likelihood(observed, count - observed, total, max(size - total, 1.0))
+    likelihood = log_likelihood(observed, count - observed, total, max(size - total, 1.0))
     # Of a frequent word the index keeps a sample: near all of its uses there would be more.
     scale = max(1.0, index.frequency(word).sum() / max(len(every), 1))
-    both = np.minimum(1, 2 * scale * observed / (scale * len(rows) + count))
-    dice = _MOST_DICE + np.log2(both)
+    dice = log_dice(scale * observed, scale * len(rows), count)
     values = likelihood if sort == "log_likelihood" else dice
     best = np.argsort(-values, kind="stable")[:top]
     found: list[Row] = [
@@ -158,16 +137,3 @@ def collocates(
         measured_on={"uses": len(rows), "window": window},
         tables={f"collocates of {label}": found},
     )
-
-
-def _log_likelihood(
-    near: NDArray[np.float64], elsewhere: NDArray[np.float64], n_near: float, n_elsewhere: float
-) -> NDArray[np.float64]:
-    """Dunning's G2 of words near against elsewhere; negative for those that are rarer near."""
-    share = (near + elsewhere) / (n_near + n_elsewhere)
-    expected, other = n_near * share, n_elsewhere * share
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = near * np.log(near / expected) + np.where(
-            elsewhere > 0, elsewhere * np.log(elsewhere / other), 0
-        )
-    return np.asarray(2 * terms * np.sign(near - expected))

@@ -23,30 +23,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.base.io import open_checked, sha256_file
 from elmore.base.json import read_json
-from elmore.base.manifest import FolderFormat, check_file, check_size, check_sum
+from elmore.base.manifest import FolderFormat, ListedFiles, check_size, file_entries
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.text.documents import Documents
 
 Rows = NDArray[np.int64]
-_T = TypeVar("_T")
 MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
 CORPUS, DOCUMENTS = "corpus.json", "documents.json"
 ARRAYS = ("uses", "vectors", "offsets", "sentences", "text", "count")
+NAMES = (*(f"{name}.npy" for name in ARRAYS), WORDS, CORPUS, DOCUMENTS, VOCABULARY)
 # Universal parts of speech, by their numbers in the records of uses.
 TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN"),
@@ -55,11 +52,6 @@ TAGS = (
 FORMAT = FolderFormat(
     name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
 )
-# Files up to this size are compared with their SHA-256 when the index is opened, which takes a
-# millisecond each; `verify` compares all.
-_COMPARED = 1 << 20
-# Of a JSON file. Two million words are 30 MB.
-_MAX_JSON = 1 << 28
 # Of a manifest: a hundred thousand files of text are 15 MB.
 _MANIFEST_BYTES = 1 << 27
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
@@ -139,10 +131,12 @@ class IndexFiles:
 
     def __init__(self, path: Path) -> None:
         self.path, self.manifest = path, read_manifest(path)
-        self.documents = self._json(DOCUMENTS, Documents)
-        self.words = self._json(WORDS, dict[str, _Count])
-        kinds = array_types(self.manifest)
-        self.arrays = {name: self._mapped(name, kind) for name, kind in kinds.items()}
+        self._listed = ListedFiles(path, self.manifest["files"], FORMAT.fix)
+        self.documents = self._listed.json(DOCUMENTS, Documents)
+        self.words = self._listed.json(WORDS, dict[str, _Count])
+        self.arrays = {
+            name: self._mapped(name, kind) for name, kind in array_types(self.manifest).items()
+        }
         offsets, n_uses = self.arrays["offsets"], len(self.arrays["uses"])
         fit = (
             len(offsets) == len(self.words) + 1
@@ -154,21 +148,40 @@ class IndexFiles:
         if not fit:
             self.refuse("its arrays do not fit together")
 
+    def _mapped(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
+        """Map the array of a known type."""
+        file = f"{name}.npy"
+        with self._listed.open(file, compare=name == "offsets") as stream:
+            try:
+                version = np.lib.format.read_magic(stream)
+                shape, fortran, found = np.lib.format.read_array_header_1_0(stream)
+            except Exception as error:  # numpy evaluates the header, which raises many kinds
+                self.refuse(f"{file}: {error}")
+            known = version == (1, 0) and found == kind and not fortran
+            if not known or len(shape) != 1 or not shape[0]:
+                self.refuse(f"{file} has another type or shape")
+            start, size = stream.tell(), self.manifest["files"][file]["size"]
+            end = start + shape[0] * kind.itemsize
+            check_size(end, size, what=self.path / file, fix=FORMAT.fix)
+            return np.memmap(stream, kind, "r", start, shape)
+
     def refuse(self, reason: str) -> NoReturn:
         """Say that the index is damaged."""
-        raise FormatError(
-            f"'{shown(self.path, 100)}' is damaged ({shown(reason, 80)}); {FORMAT.fix}"
-        )
+        self._listed.refuse(reason)
+
+    def verify(self) -> None:
+        """Compare all files with their SHA-256; this reads all of them."""
+        self._listed.verify()
 
     @cached_property
     def vocabulary(self) -> list[str]:
         """The words that can be substitutes."""
-        return self._json(VOCABULARY, list[str])
+        return self._listed.json(VOCABULARY, list[str])
 
     @cached_property
     def corpus_counts(self) -> dict[str, int]:
         """How often every word of the corpus occurs in it."""
-        return self._json(CORPUS, dict[str, _Count])
+        return self._listed.json(CORPUS, dict[str, _Count])
 
     @cached_property
     def counts(self) -> tuple[NDArray[Any], Rows]:
@@ -201,48 +214,6 @@ class IndexFiles:
             self.refuse("sentences.npy has a document that is not there")
         return found
 
-    def _json(self, name: str, kind: type[_T]) -> _T:
-        """Read a JSON file of a known type."""
-        with self._open(name, compared=True) as stream:
-            data = stream.read(_MAX_JSON + 1)
-        if len(data) > _MAX_JSON:
-            self.refuse(f"{name} has more than {_MAX_JSON} bytes")
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self.refuse(f"{name}: {error}")
-
-    def _mapped(self, name: str, wanted: np.dtype[Any]) -> NDArray[Any]:
-        """Map an array of a known type."""
-        file = f"{name}.npy"
-        with self._open(file, compared=name == "offsets") as stream:
-            try:
-                version = np.lib.format.read_magic(stream)
-                shape, fortran, kind = np.lib.format.read_array_header_1_0(stream)
-            except Exception as error:  # numpy evaluates the header, which raises many kinds
-                self.refuse(f"{file}: {error}")
-            known = version == (1, 0) and kind == wanted and not fortran
-            if not known or len(shape) != 1 or not shape[0]:
-                self.refuse(f"{file} has another type or shape")
-            start, size = stream.tell(), self.manifest["files"][file]["size"]
-            found = start + math.prod(shape) * kind.itemsize
-            check_size(found, size, what=self.path / file, fix=FORMAT.fix)
-            return np.memmap(stream, kind, "r", start, shape)
-
-    def _open(self, name: str, *, compared: bool) -> BinaryIO:
-        """Open a file of the index; small ones are compared with their SHA-256."""
-        path, entry = self.path / name, self.manifest["files"][name]
-        stream = open_checked(path, what="index file", follow=False)
-        try:
-            check_size(os.fstat(stream.fileno()).st_size, entry["size"], what=path, fix=FORMAT.fix)
-            if compared or entry["size"] <= _COMPARED:
-                check_sum(stream, entry["sha256"], what=path, fix=FORMAT.fix)
-                stream.seek(0)
-            return stream
-        except BaseException:
-            stream.close()
-            raise
-
 
 def is_index(path: Path) -> bool:
     """Whether a folder holds an index, which may be damaged."""
@@ -272,32 +243,16 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise FormatError(
             f"'{shown(file, 100)}' is damaged ({shown(error, 100)}); {FORMAT.fix}"
         ) from None
-    listed = {*(f"{name}.npy" for name in ARRAYS), WORDS, CORPUS, DOCUMENTS, VOCABULARY}
-    if set(manifest["files"]) != listed or bool(model.k) != model.softmax:
+    if {*manifest["files"]} != {*NAMES} or bool(model.k) != model.softmax:
         raise FormatError(f"'{shown(file, 100)}' contradicts itself; {FORMAT.fix}")
     return manifest
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest of an index, with sizes and digests of its files."""
-    names = (*(f"{name}.npy" for name in ARRAYS), WORDS, CORPUS, DOCUMENTS, VOCABULARY)
-    files = {
-        name: {"size": (path / name).stat().st_size, "sha256": sha256_file(path / name)}
-        for name in names
-    }
+    text = json.dumps({**manifest, "files": file_entries(path, NAMES)}, indent=1)
     with atomic_file(path / MANIFEST, overwrite=True) as stream:
-        text = json.dumps({**manifest, "files": files}, indent=1, ensure_ascii=False)
         stream.write(text.encode() + b"\n")
-
-
-def verify(path: Path) -> None:
-    """Compare all files of an index with their SHA-256; this reads all of them.
-
-    Raises:
-        FormatError: one is damaged or missing.
-    """
-    for name, entry in IndexFiles(path).manifest["files"].items():
-        check_file(path / name, entry["sha256"], fix=FORMAT.fix)
 
 
 def digest_words(values: Sequence[str]) -> str:

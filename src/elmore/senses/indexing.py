@@ -18,9 +18,8 @@ from typing import Any, NoReturn, Unpack, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file, write_error
+from elmore.base.atomic import atomic_file
 from elmore.base.io import sha256_file
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.messages import SILENT, Progress, shown
@@ -40,20 +39,18 @@ from elmore.senses.files import (
     MANIFEST,
     WORDS,
     IndexFiles,
-    Rows,
     array_types,
     digest_words,
     read_manifest,
-    verify,
     write_manifest,
 )
 from elmore.senses.index import Index
+from elmore.senses.merging import divided, draws_of, join_parts
 from elmore.senses.parts import CANDIDATES as CANDIDATES
 from elmore.senses.parts import (
     SURE,
     Plan,
     Tagger,
-    draw,
     limit_of,
     part_name,
     start_indexer,
@@ -72,10 +69,6 @@ _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
     *("tokenizer", "column", "conllu"),
 )
-# Sentences of an index that become one part when text is added.
-_PART_SENTENCES = 4096
-# Bytes that are written at once.
-_BLOCK = 1 << 20
 # Words that a message lists.
 _LISTED = 10
 
@@ -293,8 +286,8 @@ class _Builder:
         check_same_run(self.path, {**manifest, "inputs": []}, {**facts, "inputs": []})
         if {one["sha256"] for one in manifest["inputs"]} & set(new):
             raise ConfigError(f"{label} has some of these files already; name new ones alone")
-        verify(self.path)
         base = IndexFiles(self.path)
+        base.verify()
         facts["settings"]["metadata"] = base.documents.joined(documents).digest()
         facts["settings"]["words"] = digest_words(sorted(base.words))
         facts["settings"].pop("min_count", None)
@@ -308,7 +301,7 @@ class _Builder:
         manifest = self.path / MANIFEST
         if manifest.exists() and not overwrite:
             check_same_run(self.path, read_manifest(self.path), facts)
-            verify(self.path)
+            IndexFiles(self.path).verify()
             self._clean(found is not None)  # a kill may have left parts
             return True
         if found is not None:
@@ -368,7 +361,7 @@ class _Builder:
             plan.corpus = dict(base.corpus_counts)
             plan.documents = base.documents.joined(documents)
             plan.earlier = 0, plan.sentences, len(base.documents.names)
-            own = _draws_of(base)
+            own = draws_of(base)
             leasts = np.minimum.reduceat(own, base.arrays["offsets"][:-1]).tolist()
             draws = dict(zip(base.words, leasts, strict=True)) if max_uses < SURE else {}
         counts = Counter(plan.corpus)
@@ -380,50 +373,30 @@ class _Builder:
                 plan.documents.n_words[document] += n
             plan.sentences += request["n"]
             self.progress.update(request["n"])
-        kept: Iterable[str] = counts
+        wanted: Iterable[str] = counts
         if listed is not None:
-            kept = {one for word in listed for one in (expand(word, counts) or [word])}
+            wanted = {one for word in listed for one in (expand(word, counts) or [word])}
         least = 1 if listed is not None else min_count
-        words = sorted((-counts[w], w) for w in kept if counts[w] >= least)
-        if not words:
+        ranked = sorted((-counts[w], w) for w in wanted if counts[w] >= least)
+        if not ranked:
             raise InputError(
                 f"none of the words occurs in the text ({shown(', '.join(listed), 60)}); check "
                 "them, or the path if they are in a file"
                 if listed is not None
                 else f"no word occurs {min_count} times; pass a smaller min_count"
             )
-        plan.table = {word: (-count, draws.get(word, 0)) for count, word in words}
+        plan.table = {word: (-count, draws.get(word, 0)) for count, word in ranked}
         plan.corpus = {word: counts[word] for word in sorted(counts)}
-        if base is not None:
-            plan.earlier = self._take_apart(base, own, max_uses), *plan.earlier[1:]
-
-    def _take_apart(self, base: IndexFiles, draws: NDArray[np.uint64], max_uses: int) -> int:
-        """Write the uses of an index as parts, those that its words still need; how many parts."""
-        numbers = {word: number for number, word in enumerate(self.plan.table)}
+        if base is None:
+            return
+        numbers = {word: number for number, word in enumerate(plan.table)}
+        limits = [limit_of(*plan.table[word], max_uses) - 1 for word in base.words]
+        kept = own <= np.repeat(np.array(limits, np.uint64), np.diff(base.arrays["offsets"]))
         words = np.array([numbers[word] for word in base.words], np.int32)
-        limits = [limit_of(*self.plan.table[word], max_uses) - 1 for word in base.words]
-        arrays, sizes = base.arrays, np.diff(base.arrays["offsets"])
-        rows = np.flatnonzero(draws <= np.repeat(np.array(limits, np.uint64), sizes))
-        rows = rows[np.argsort(arrays["uses"]["sentence"][rows], kind="stable")]
-        sentences, ends = arrays["uses"]["sentence"][rows], arrays["sentences"]["end"]
-        used, count = np.unique(sentences), np.array(arrays["count"])
-        count["word"] = words[count["word"]]
-        parts = range(0, len(used), _PART_SENTENCES)
-        for number, first in enumerate(parts):
-            some = used[first : first + _PART_SENTENCES]
-            mine = rows[slice(*np.searchsorted(sentences, [some[0], some[-1] + 1]))]
-            uses, kept = arrays["uses"][mine], arrays["sentences"][some]
-            uses["sentence"] = np.searchsorted(some, uses["sentence"])
-            text = [arrays["text"][ends[s - 1] if s else 0 : ends[s]] for s in some]
-            kept["end"] = np.cumsum([len(one) for one in text])
-            found = {
-                **{"uses": uses, "vectors": arrays["vectors"][mine], "sentences": kept},
-                **{"words": np.repeat(words, sizes)[mine], "text": np.concatenate(text)},
-                "count": count if number == 0 else count[:0],
-            }
-            write_part(self.path / part_name(number), found)
+        for number, part in enumerate(divided(base, words, kept)):
+            write_part(self.path / part_name(number), part)
             self.done[number] = self._record(number, part_name(number))
-        return len(parts)
+        plan.earlier = len(self.done), *plan.earlier[1:]
 
     def compute(self, max_uses: int) -> None:
         """Write the parts that are missing."""
@@ -436,26 +409,9 @@ class _Builder:
 
     def merge(self, facts: Mapping[str, Any], model: str | list[str] | None) -> None:
         """Join the parts, sorted by word; they go when the manifest is there."""
-        plan, parts = self.plan, [part_name(k) for k in sorted(set(self.done) - {-1})]
-        n_uses, sizes = np.zeros(len(plan.table), np.int64), Counter[str]()
-        counts = []
-        for name in parts:
-            with np.load(self.path / name) as part:
-                n_uses += np.bincount(part["words"], minlength=len(plan.table))
-                counts.append(part["count"])
-                sizes.update({one: len(part[one]) for one in ("sentences", "text")})
-        offsets = np.concatenate([[0], np.cumsum(n_uses)])
-        count = _summed(np.concatenate(counts))
-        sizes.update(uses=int(offsets[-1]), vectors=int(offsets[-1]))
-        sizes.update(offsets=len(offsets), count=len(count))
-        out = {
-            name: _reserved(self.path / f"{name}.npy", kind, sizes[name])
-            for name, kind in array_types(facts).items()
-        }
-        out["offsets"][:], out["count"][:] = offsets, count
-        self._fill(parts, out, offsets[:-1].copy())
-        for array in out.values():
-            array.flush()
+        plan = self.plan
+        parts = [self.path / part_name(number) for number in sorted(self.done) if number >= 0]
+        join_parts(parts, self.path, array_types(facts))
         texts = {
             WORDS: {word: count for word, (count, _) in plan.table.items()},
             CORPUS: plan.corpus,
@@ -464,7 +420,7 @@ class _Builder:
         for name, value in texts.items():
             (self.path / name).write_bytes(msgspec.json.encode(value))
         list(self.pool.map([{"do": "words", "folder": str(self.path)}]))
-        more = {"model_name": model, "sentences": plan.sentences, "uses": int(offsets[-1])}
+        more = {"model_name": model, "sentences": plan.sentences}
         write_manifest(self.path, {**facts, **more})
         self._clean(True)
 
@@ -474,25 +430,6 @@ class _Builder:
             path.unlink(missing_ok=True)
         if journal:
             self.folder.finish()
-
-    def _fill(self, parts: Sequence[str], out: Mapping[str, NDArray[Any]], free: Rows) -> None:
-        """Copy each use to its row; `free` is the first free row of each word."""
-        n_sentences = n_bytes = 0
-        for name in parts:
-            with np.load(self.path / name) as part:
-                order = np.argsort(part["words"], kind="stable")
-                words = part["words"][order]
-                # The uses of a word in this part are next to each other, from `first` on.
-                first = np.searchsorted(words, words)
-                rows = free[words] + np.arange(len(words)) - first
-                np.add.at(free, words, 1)
-                uses, sentences, text = part["uses"], part["sentences"], part["text"]
-                uses["sentence"] += n_sentences
-                sentences["end"] += n_bytes
-                out["uses"][rows], out["vectors"][rows] = uses[order], part["vectors"][order]
-                out["sentences"][n_sentences : n_sentences + len(sentences)] = sentences
-                out["text"][n_bytes : n_bytes + len(text)] = text
-                n_sentences, n_bytes = n_sentences + len(sentences), n_bytes + len(text)
 
     def _record(self, number: int, file: str) -> _Part:
         size, digest = (self.path / file).stat().st_size, sha256_file(self.path / file)
@@ -521,40 +458,6 @@ class _Builder:
                 ]
                 yield documents, replace(shard, number=number, first=before + shard.first)
                 number, first = number + 1, first + len(shard.texts)
-
-
-def _draws_of(files: IndexFiles) -> NDArray[np.uint64]:
-    """The draw of each use of an index, as when it was chosen."""
-    uses = files.arrays["uses"]
-    words = np.repeat(list(files.words), np.diff(files.arrays["offsets"]))
-    numbers = files.arrays["sentences"]["number"][uses["sentence"]].tolist()
-    places = zip(words.tolist(), numbers, uses["position"].tolist(), strict=True)
-    return np.array([draw(*place) for place in places], np.uint64)
-
-
-def _summed(counts: NDArray[Any]) -> NDArray[Any]:
-    """Records (word, document, n) in order, those of a word and document joined."""
-    places, rows = np.unique(counts[["word", "document"]], return_inverse=True)
-    found = np.zeros(len(places), counts.dtype)
-    found["word"], found["document"] = places["word"], places["document"]
-    np.add.at(found["n"], rows, counts["n"])
-    return found
-
-
-def _reserved(path: Path, kind: np.dtype[Any], n: int) -> np.memmap[Any, Any]:
-    """A new array file, mapped for writing, whose bytes are all on the disk already.
-
-    Writing to a mapped file that the disk has no space for ends the process without a message.
-    """
-    try:
-        found = np.lib.format.open_memmap(path, "w+", kind, (n,), version=(1, 0))
-        with path.open("rb+") as stream:
-            stream.seek(found.offset)
-            for left in range(found.nbytes, 0, -_BLOCK):
-                stream.write(bytes(min(left, _BLOCK)))
-    except OSError as error:
-        raise write_error(error, path) from None
-    return found
 
 
 def _estimate(plan: Plan, facts: Mapping[str, Any], max_uses: int) -> str:

@@ -26,6 +26,7 @@ from elmore.options import LayerChoice
 from elmore.senses.files import TAGS, VOCABULARY, array_types
 from elmore.senses.model import space_digest
 from elmore.text.documents import Documents
+from elmore.text.patterns import Phrases
 from elmore.text.segmenter import Tokenizer
 from elmore.text.tokenizer import Sentence
 
@@ -134,10 +135,7 @@ class _Indexer:
         self._types = array_types({"settings": settings, "model": model})
         self._table: dict[str, tuple[int, int]] = {}
         self._tagger: Tagger | None = setup["tagger"]
-        # By their first word, to be found quickly.
-        self._phrases: dict[str, list[list[str]]] = {}
-        for phrase in setup["phrases"]:
-            self._phrases.setdefault(phrase.split()[0], []).append(phrase.split())
+        self._phrases = Phrases(setup["phrases"])
 
     def count(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """How often each word occurs, and how many words each document has.
@@ -152,7 +150,7 @@ class _Indexer:
             words = [token.lower() for token in self.reading.sentence(text).tokens]
             targets = [(k, word) for k, word in enumerate(words) if is_word(word)]
             sizes[document] += len(targets)
-            targets += self._found_phrases(words)
+            targets += self._phrases.find(words)
             counts.update(word for _, word in targets)
             if fields["max_uses"] < SURE:
                 for position, word in targets:
@@ -178,7 +176,7 @@ class _Indexer:
             sentence = self.reading.sentence(text)
             tokens = [token.lower() for token in sentence.tokens]
             spans = []
-            for position, word in (*enumerate(tokens), *self._found_phrases(tokens)):
+            for position, word in (*enumerate(tokens), *self._phrases.find(tokens)):
                 if word not in self._table:
                     continue
                 mine, limit = self._table[word]
@@ -213,17 +211,6 @@ class _Indexer:
         }
         write_part(Path(fields["folder"]) / part_name(fields["number"]), arrays)
         return {}
-
-    def _found_phrases(self, tokens: Sequence[str]) -> list[tuple[int, str]]:
-        """Where the phrases to index begin."""
-        if not self._phrases:
-            return []
-        return [
-            (position, " ".join(phrase))
-            for position, token in enumerate(tokens)
-            for phrase in self._phrases.get(token, ())
-            if tokens[position : position + len(phrase)] == phrase
-        ]
 
     def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], NDArray[Any]]:
         """The records of uses and of their vectors, small integers with scales."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from elmore.base.messages import shown
 from elmore.errors import ConfigError
@@ -55,6 +55,25 @@ def expand(pattern: str, words: Collection[str], *, literal: bool = False) -> li
     except re.error as error:
         raise ConfigError(f"'{shown(pattern, 60)}' is not a pattern: {error}") from None
     return [word for word in words if compiled.fullmatch(word)]
+
+
+class Phrases:
+    """Finds phrases, such as *cell phone*, in sentences."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        # By their first word, to be found quickly.
+        self._starts: dict[str, list[list[str]]] = {}
+        for words in map(str.split, phrases):
+            self._starts.setdefault(words[0], []).append(words)
+
+    def find(self, tokens: Sequence[str]) -> list[tuple[int, str]]:
+        """Where each one begins in a sentence."""
+        return [
+            (position, " ".join(words))
+            for position, token in enumerate(tokens if self._starts else ())
+            for words in self._starts.get(token, ())
+            if tokens[position : position + len(words)] == words
+        ]
 
 
 def _lemmas(language: str) -> Callable[[str], set[str]]:
