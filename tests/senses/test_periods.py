@@ -119,7 +119,7 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
     assert len(plain) == 2
     correct(plain, [Step(split=2), Step(merge=[1, 3]), Step(rename=1, name="mixed")])
     found = Index.open(index.path).senses("bank", n_senses=2)
-    assert found[0].name == ("mixed",)
+    assert found[0].name[0] == "mixed"
     assert sum(len(one.rows) for one in found.senses) == 80
     for number, one in enumerate(found.senses):
         assert (found.grouping.groups[np.isin(index.rows("bank"), one.rows)] == number).all()

@@ -7,7 +7,6 @@ grouping has changed since, they no longer apply, and a warning says so.
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +21,7 @@ from elmore.base.messages import shown
 from elmore.embedding.centroids import first_centres, k_means
 from elmore.errors import ConfigError, FormatError
 from elmore.language_model.sense_vectors import unit
-from elmore.senses.groups import WordSenses
-from elmore.senses.induction import sense_names
+from elmore.senses.groups import WordSenses, describe
 
 if TYPE_CHECKING:
     from elmore.senses.index import Index, Rows
@@ -145,34 +143,6 @@ def _apply(found: WordSenses, steps: Sequence[Step]) -> WordSenses:
             names[step.split - 1 : step.split] = ["", ""]
         if step.rename:
             names[step.rename - 1] = step.name
-    rows = np.concatenate(groups)
-    numbers = np.repeat(np.arange(len(groups)), [len(mine) for mine in groups])
-    vectors = unit(index.vectors(rows))
-    centres = unit(np.stack([vectors[numbers == k].mean(axis=0) for k in range(len(groups))]))
-    words = sense_names(index.substitutes(rows), numbers, found.forms)
-    sources = index.source_of(rows)
-    senses = []
-    for k, mine in enumerate(groups):
-        order = np.argsort(-(vectors[numbers == k] @ centres[k]), kind="stable")
-        senses.append(
-            dataclasses.replace(
-                found.senses[min(k, len(found) - 1)],
-                number=k + 1,
-                name=(names[k],) if names[k] else words[k],
-                rows=mine,
-                share=len(mine) / len(rows),
-                typical=tuple(index.use(int(row)) for row in mine[order][:3]),
-                borderline=(),
-                sources={
-                    index.sources[s]: float(np.mean(numbers[sources == s] == k))
-                    for s in np.unique(sources)
-                },
-            )
-        )
-    # As of the rows of the index, which are in order.
-    order = np.argsort(rows, kind="stable")
-    memberships = np.eye(len(groups), dtype=np.float32)[numbers[order]]  # a person was sure
-    grouping = dataclasses.replace(
-        found.grouping, groups=numbers[order], memberships=memberships, centres=centres
-    )
-    return dataclasses.replace(found, senses=tuple(senses), grouping=grouping)
+    rows = np.sort(np.concatenate(groups))
+    memberships = np.stack([np.isin(rows, mine) for mine in groups], axis=1)  # a person was sure
+    return describe(index, found.word, rows, memberships.astype(np.float32), names)

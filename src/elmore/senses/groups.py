@@ -248,36 +248,49 @@ def find_senses(
         memberships = divide(found, n_senses, seed)
         if max_senses is not None and memberships.shape[1] > max_senses:
             memberships = divide(found, max_senses, seed)
+    return describe(index, label, rows, memberships, list(like or ()))
+
+
+def describe(
+    index: Index, word: str, rows: Rows, memberships: Array, names: Sequence[str] = ()
+) -> WordSenses:
+    """Name the senses of uses and find examples.
+
+    Args:
+        index: where the uses are.
+        word: what was asked for.
+        rows: the uses, (n,).
+        memberships: how much each one belongs to each sense, (n, n_senses).
+        names: of the senses, if somebody has named them; empty for those that have no name.
+    """
     vectors = unit(index.vectors(rows))
     grouping = make_grouping(vectors, memberships)
     own = frozenset(use.tokens[use.position].lower() for use in map(index.use, rows))
-    names = sense_names(found, grouping.groups, own)
-    if like:
-        names = [(name, *words) for name, words in zip(like, names, strict=True)]
+    found = sense_names(index.substitutes(rows), grouping.groups, own)
     sources = index.source_of(rows)
     # The most typical uses belong to one sense alone, and are in the middle of it.
     near = np.einsum("nd,nd->n", vectors, grouping.centres[grouping.groups])
     certain = memberships.max(axis=1)
     senses = []
-    for group in range(len(grouping.centres)):
+    for group, words in enumerate(found):
         here = np.flatnonzero(grouping.groups == group)
         here = here[np.lexsort((-near[here], -np.round(certain[here], 1)))]
         doubtful = here[np.argsort(certain[here], kind="stable")[:2]]
         senses.append(
             Sense(
                 number=group + 1,
-                name=names[group],
+                name=(names[group], *words) if names and names[group] else words,
                 rows=rows[here],
                 share=len(here) / len(rows),
                 typical=_different(index, rows[here], 3),
-                borderline=tuple(map(index.use, rows[doubtful] if len(names) > 1 else [])),
+                borderline=tuple(map(index.use, rows[doubtful[certain[doubtful] < 1]])),
                 sources={
                     index.sources[s]: float(np.mean(grouping.groups[sources == s] == group))
                     for s in np.unique(sources)
                 },
             )
         )
-    return WordSenses(label, tuple(senses), grouping, index, own)
+    return WordSenses(word, tuple(senses), grouping, index, own)
 
 
 def make_grouping(vectors: Array, memberships: Array) -> Grouping:
