@@ -85,6 +85,29 @@ def test_a_page_has_bars_and_contexts(tmp_path):
     assert "bar" not in report._repr_html_()  # a notebook has no styles of ours
 
 
+def test_shares_of_a_column_have_the_same_decimals_and_one_share_its_bar_beside_it(tmp_path):
+    rows = [{"n": 1, "share": 0.0, "p": 1e-5}, {"n": 22, "share": 0.06, "p": 0.5}]
+    report = Report(name="x", metrics={}, tables={"t": rows}, bars=[["share"]])
+    assert str(report).splitlines()[1:] == [
+        " n  share      p",
+        " 1  0.000  1e-05",
+        "22  0.060  0.500",
+    ]
+    report.save(tmp_path / "a.html")
+    assert '0.060<div class="bar">' in (tmp_path / "a.html").read_text()
+
+
+def test_a_concordance_meets_at_its_word(tmp_path):
+    rows = [
+        {"left": "a", "word": "b", "right": "c"},
+        {"left": "a longer", "word": "b", "right": ""},
+    ]
+    report = Report(name="x", metrics={}, tables={"t": rows})
+    assert str(report).splitlines()[2].startswith("       a  b")
+    report.save(tmp_path / "a.html")
+    assert '<table class="lines">' in (tmp_path / "a.html").read_text()
+
+
 def test_a_short_repr():
     assert repr(REPORT) == "<Report pos: upos mean 92.00>"
     metrics = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0}

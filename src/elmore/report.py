@@ -28,7 +28,7 @@ PICTURES = tuple(f".{name}" for name in _FORMATS)
 TABLES = (".csv", ".tsv")
 _STYLE = Path(__file__).parent / "data" / "report.css"
 # Columns of a concordance, which a page sets around the word.
-_CONTEXT = ("left", "word", "right", "where", "source", "shared")
+_CONTEXT = ("left", "word", "form", "right", "where", "shared", "substitutes")
 _METRICS_IN_REPR = 3
 
 
@@ -149,7 +149,7 @@ class Report:
             f'initial-scale=1"><title>{name}</title><style>{style}</style>'
         )
         body = self._tables_html(self.bars)
-        body = body.replace("<table>", "<section><table>").replace("</table>", "</table></section>")
+        body = body.replace("<table", "<section><table").replace("</table>", "</table></section>")
         return f'<!doctype html><html lang="en"><head>{head}</head><h1>{name}</h1>{body}</html>'
 
     def _tables(self) -> Mapping[str, Sequence[Row]]:
@@ -210,15 +210,27 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], set[int]]:
-    """The header and the rows as text, and which columns hold numbers."""
+    """The header and the rows as text, and which columns end at the right: those of numbers."""
     columns = _columns(rows)
-    lines = [columns, *([_shown(row.get(column)) for column in columns] for row in rows)]
+    values = [[row.get(column) for row in rows] for column in columns]
     numbers = {
         k
-        for k, column in enumerate(columns)
-        if all(isinstance(row.get(column), int | float | None) for row in rows)
+        for k, column in enumerate(values)
+        if all(isinstance(value, int | float | None) for value in column)
     }
-    return lines, numbers
+    cells = (
+        map(_shown, one) if k not in numbers else _aligned_numbers(one)
+        for k, one in enumerate(values)
+    )
+    left = {k for k, column in enumerate(columns) if column == "left"}  # of a concordance
+    return [columns, *map(list, zip(*cells, strict=True))], numbers | left
+
+
+def _aligned_numbers(values: Sequence[Value]) -> list[str]:
+    """The numbers of a column; those up to 1, such as shares, with three decimals each."""
+    found = [v for v in values if isinstance(v, float)]
+    small = all(v == 0 or 0.001 <= abs(v) <= 1 for v in found)
+    return [f"{v:.3f}" if small and isinstance(v, float) else _shown(v) for v in values]
 
 
 def _html_table(title: str, rows: Sequence[Row], bars: Sequence[Sequence[str]] = ()) -> str:
@@ -226,21 +238,25 @@ def _html_table(title: str, rows: Sequence[Row], bars: Sequence[Sequence[str]] =
     header = lines[0]
     names = [name if name in _CONTEXT else "" for name in header]
     groups = [[name for name in group if name in header] for group in bars]
-    groups = [group for group in groups if group]
+    # A bar of one share is beside its number, that of several at the end of the row.
+    alone = {group[0] for group in groups if len(group) == 1}
+    groups = [group for group in groups if len(group) > 1]
 
     def line(cells: Sequence[str], tag: str, row: Row | None) -> str:
         inside = []
         for k, (cell, name) in enumerate(zip(cells, names, strict=True)):
             kind = ' style="text-align: right"' if k in numbers else ""
             kind += f' class="{name}"' if name else ""
-            inside.append(f"<{tag}{kind}>{html.escape(cell)}</{tag}>")
+            bar = _bar(row, [header[k]]) if row is not None and header[k] in alone else ""
+            inside.append(f"<{tag}{kind}>{html.escape(cell)}{bar}</{tag}>")
         inside += [f"<{tag}>{'' if row is None else _bar(row, group)}</{tag}>" for group in groups]
         return f"<tr>{''.join(inside)}</tr>"
 
     body = [line(header, "th", None)]
     body += [line(cells, "td", row) for cells, row in zip(lines[1:], rows, strict=True)]
     caption = f"<caption>{html.escape(title)}</caption>"
-    return f"<table>{caption}{''.join(body)}</table>"
+    kind = ' class="lines"' if {"left", "right"} <= {*header} else ""
+    return f"<table{kind}>{caption}{''.join(body)}</table>"
 
 
 def _bar(row: Row, names: Sequence[str]) -> str:

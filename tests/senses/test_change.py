@@ -109,7 +109,7 @@ def test_results_show_well_and_bad_calls_say_what_to_do(folder: Path, lm: Elmo) 
     old, new = Index.open(folder / "old"), Index.open(folder / "new")
     found = compare(old, new, min_uses=4, permutations=9)
     assert "bank" in repr(found)
-    assert "<table>" in found._repr_html_()
+    assert "<table" in found._repr_html_()
     assert list(found.to_pandas()["word"]) == ["bank", "dog"]
     assert set(found.to_pandas("senses")["word"]) >= {"bank"}
     with pytest.raises(InputError, match="no word has 20 uses in both"):

@@ -130,15 +130,18 @@ class Changes(Reported):
                 "new": sense.new,
                 "substitutes": ("one sense: " if len(one.senses) == 1 else "")
                 + ", ".join(sense.name),
-                "example": " ".join(sense.example.context(50)).strip(),
+                **dict(zip(("left", "form", "right"), sense.example.context(36), strict=True)),
                 "where": sense.example.place,
             }
             for one in self.words
             for sense in one.senses
         ]
+        words = [one.word for one in self.words]
+        what = ", ".join(words) if len(words) < 4 else "change of words"
+        names = " and ".join(label.rpartition("/")[2] for label in self.labels)
         rare = f"left out, with too few uses: {', '.join(self.rare)}"
         return Report(
-            name="change",
+            name=f"{what} in {names}",
             metrics={
                 "words": float(self.n_compared),
                 "changed (q < 0.05)": float(self.n_changed),
@@ -146,6 +149,7 @@ class Changes(Reported):
             measured_on={"old": self.labels[0], "new": self.labels[1]},
             tables={f"change, by {self.sort}": ranking, "senses": senses},
             notes=[rare] if self.rare else [],
+            bars=[["old"], ["new"]],
         )
 
     def draw(self, path: Path, *, overwrite: bool = False) -> None:

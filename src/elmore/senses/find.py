@@ -27,8 +27,6 @@ Sort = Literal["similarity", "left", "right", "text"]
 _BLOCK = 2048
 # The best by dense vectors, of which the sparse ones pick: they separate senses a little better.
 _RERANKED = 300
-# Characters of context on each side in files of tables: complete sentences.
-_WHOLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,17 @@ class Hit:
     about: Mapping[str, str] = field(default_factory=dict)
     group: str = ""
 
-    def row(self, width: int = 60) -> dict[str, str | int | float]:
-        """The hit as a row of a table."""
-        left, word, right = self.use.context(width)
+    def row(self, width: int | None = None) -> dict[str, str | int | float]:
+        """The hit as a row of a table: for files, or with so many characters on each side."""
+        context = zip(("left", "word", "right"), self.use.context(width), strict=True)
+        where: dict[str, str | int | float] = {"source": self.use.source, "line": self.use.line}
         return {
             **({"group": self.group} if self.group else {}),
             **({} if self.score is None else {"cosine": round(self.score, 4)}),
-            **{"left": left, "word": word, "right": right},
-            **{"source": self.use.source, "line": self.use.line},
+            **dict(context),
+            **(where if width is None else {"where": self.use.place}),
             **({"shared": ", ".join(self.shared)} if self.shared else {}),
-            **self.about,
+            **(self.about if width is None else {}),
         }
 
 
@@ -71,11 +70,13 @@ class Concordance(Reported):
         query: the sentence whose word was searched for, or the word.
         hits: the uses.
         n_uses: how many there are of which these are the first.
+        corpus: where they are.
     """
 
     query: str
     hits: tuple[Hit, ...]
     n_uses: int
+    corpus: str
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -86,7 +87,8 @@ class Concordance(Reported):
     @property
     def title(self) -> str:
         """What was searched for, in one line."""
-        return f"uses like: {self.query}" if "[" in self.query else f"uses of {self.query}"
+        query = f'"{self.query}"' if "[" in self.query else self.query
+        return f"{query} in {self.corpus}"
 
     def lines(self, width: int = 100) -> list[str]:
         """The hits as lines of about so many characters, aligned at the word."""
@@ -100,7 +102,7 @@ class Concordance(Reported):
                 group = hit.group
                 lines.append(printable(f"{group}:"))
             score = "" if hit.score is None else f"{hit.score:6.3f}  "
-            where = printable(hit.use.place.rpartition("/")[2])
+            where = printable(hit.use.place)
             lines.append(f"{score}{before:>{left}}  {word:<{longest}}  {after:<{side}}  {where}")
         return lines
 
@@ -109,8 +111,10 @@ class Concordance(Reported):
 
     @property
     def report(self) -> Report:
-        """The hits as a table."""
-        return self._table(42)
+        """The hits as a table for people; `save` writes complete sentences into tables."""
+        rows: list[Row] = [hit.row(48) for hit in self.hits]
+        n = f"{len(self)} of {self.n_uses}" if len(self) < self.n_uses else f"{len(self)}"
+        return Report(name=self.title, metrics={}, tables={f"{n} uses": rows})
 
     def to_dict(self) -> dict[str, Any]:
         """The hits as JSON values, with complete sentences."""
@@ -135,22 +139,18 @@ class Concordance(Reported):
             with atomic_file(path, overwrite=overwrite) as stream:
                 stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
         elif suffix in TABLES:
-            self._table(_WHOLE).save(path, overwrite=overwrite)
+            self._table.save(path, overwrite=overwrite)
         else:
             super().save(path, overwrite=overwrite)
 
     def to_csv(self) -> str:
         """The hits as CSV; a cell that a spreadsheet would take for a formula starts with '."""
-        return self._table(_WHOLE).to_csv()
+        return self._table.to_csv()
 
-    def _table(self, width: int) -> Report:
-        # What is known about documents is for files of tables; on a page it would be in the way.
-        short = width < _WHOLE
-        hits = (replace(hit, about={}) if short else hit for hit in self.hits)
-        rows: list[Row] = [hit.row(width) for hit in hits]
-        where = f"{len(self)} of {self.n_uses}" if len(self) < self.n_uses else f"{len(self)}"
+    @property
+    def _table(self) -> Report:
         return Report(
-            name=self.title, metrics={}, tables={f"{where} uses": rows}, bars=[["cosine"]]
+            name=self.title, metrics={}, tables={"uses": [hit.row() for hit in self.hits]}
         )
 
 
@@ -204,7 +204,7 @@ def find_uses(
             found = _plain(part, query, k, sort or "text")
         query, n_uses = found.query, n_uses + found.n_uses
         hits += [replace(hit, group=label) for hit in found.hits]
-    return Concordance(query, tuple(hits), n_uses)
+    return Concordance(query, tuple(hits), n_uses, index.name)
 
 
 def _plain(index: Index, word: str, k: int, sort: Sort) -> Concordance:
@@ -223,7 +223,7 @@ def _plain(index: Index, word: str, k: int, sort: Sort) -> Concordance:
         Hit(use, score, about=index.about(use.row))
         for use, score in zip(uses[:k], scores, strict=False)
     ]
-    return Concordance(word, tuple(hits), len(index.rows(word)))
+    return Concordance(word, tuple(hits), len(index.rows(word)), index.name)
 
 
 def _side(use: Use, side: Sort | None) -> list[str] | int:
@@ -269,7 +269,7 @@ def find_similar(
         hits.append(Hit(use, float(scores[row]), shared, index.about(use.row)))
     text = " ".join([*sentence.tokens[:position], f"[{sentence.tokens[position]}]"])
     query_text = " ".join([text, *sentence.tokens[position + 1 :]])
-    return Concordance(query_text, tuple(hits), len(rows))
+    return Concordance(query_text, tuple(hits), len(rows), index.name)
 
 
 def read_place(index: Index, place: str | Place) -> Place:

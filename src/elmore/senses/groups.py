@@ -117,13 +117,20 @@ class WordSenses(Reported):
             for one in self.senses
         ]
         examples: list[Row] = [
-            {"sense": one.number, "kind": kind, "use": _marked(use), "where": use.place}
+            {
+                **{"sense": one.number, "kind": kind},
+                **dict(zip(("left", "word", "right"), use.context(50), strict=True)),
+                "where": use.place,
+            }
             for one in self.senses
             for kind, uses in (("typical", one.typical), ("borderline", one.borderline))
             for use in uses
         ]
         shares: list[Row] = [
-            {"source": source, **{f"sense {s.number}": s.sources[source] for s in self.senses}}
+            {
+                "source": source.rpartition("/")[2],
+                **{f"sense {s.number}": s.sources[source] for s in self.senses},
+            }
             for source in self.senses[0].sources
         ]
         metrics = {
@@ -191,7 +198,7 @@ def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: boo
         rows: list[Row] = [
             {
                 **{"target": one.word, "sense": sense.number, "name": ", ".join(sense.name)},
-                **Hit(one.index.use(row), None, about=one.index.about(row)).row(10_000),
+                **Hit(one.index.use(row), None, about=one.index.about(row)).row(),
             }
             for one in found
             for sense in one.senses
@@ -204,7 +211,7 @@ def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: boo
             for one in found
             for title, table in one.report.tables.items()
         }
-        name = f"senses of {', '.join(one.word for one in found)}"
+        name = f"{', '.join(one.word for one in found)} in {found[0].index.name}"
         bars = [["share"], [f"sense {k + 1}" for k in range(max(map(len, found)))]]
         Report(name=name, metrics={}, tables=tables, bars=bars).save(path, overwrite=overwrite)
 

@@ -54,22 +54,28 @@ class Use(NamedTuple):
 
     @property
     def place(self) -> str:
-        """File and line."""
-        return f"{self.source.rpartition('#')[0] or self.source}:{self.line}"
+        """File, without its folder, and line."""
+        file = self.source.rpartition("#")[0] or self.source
+        return f"{file.rpartition('/')[2]}:{self.line}"
 
     @property
     def word(self) -> str:
         """The word, or the tokens of a phrase, as they are spelled here."""
         return " ".join(self.tokens[self.position : self.position + self.width])
 
-    def context(self, width: int = 40) -> tuple[str, str, str]:
-        """The text before the word, the word, and the text after it; `width` characters each."""
+    def context(self, width: int | None = 40) -> tuple[str, str, str]:
+        """The text before the word, the word, and the text after it.
+
+        Args:
+            width: characters that are left of each text; None for all.
+        """
         left, right = (
             " ".join(some)
             for some in (self.tokens[: self.position], self.tokens[self.position + self.width :])
         )
-        left = left if len(left) <= width else "…" + left[1 - width :]
-        right = right if len(right) <= width else right[: width - 1] + "…"
+        if width is not None:
+            left = left if len(left) <= width else "…" + left[1 - width :]
+            right = right if len(right) <= width else right[: width - 1] + "…"
         return left, self.word, right
 
 
@@ -134,6 +140,12 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({self.label!r}, {len(self.words)} words, {len(self)} uses)"
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, and which documents were selected, for titles."""
+        folder = self.path.resolve().name
+        return folder if self._chosen is None else f"{folder} ({self.label})"
 
     @property
     def sources(self) -> list[str]:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from elmore.base.messages import shown
 from elmore.embedding.results import unit
 from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.senses.change import FUNCTION_WORDS
 from elmore.senses.counting import collocates
 from elmore.senses.find import read_place
 from elmore.senses.groups import principal_axes
@@ -234,12 +235,13 @@ def _divided(index: Index, by: str) -> dict[str, Index]:
 
 
 def _near(index: Index, word: str | list[str], rows: Rows) -> list[str]:
-    """The words that are near some uses more often than elsewhere."""
+    """The words that are near some uses more often than elsewhere, but for function words."""
     try:
-        found = collocates(index, word, rows=rows, top=_MAX_NEAR, sort="log_dice")
+        found = collocates(index, word, rows=rows, top=4 * _MAX_NEAR, sort="log_dice")
     except InputError:  # there are too few uses
         return []
-    return [str(row["collocate"]) for table in found.tables.values() for row in table]
+    names = (str(row["collocate"]) for table in found.tables.values() for row in table)
+    return [name for name in names if name not in FUNCTION_WORDS][:_MAX_NEAR]
 
 
 def _file_names(sources: Sequence[str]) -> dict[str, str]:

@@ -576,6 +576,7 @@ async function openCorpus() {
   $("frequent").replaceChildren(make("span", { class: "quiet" }, "Frequent:"), ...words.slice(0, 12).map(({ word }) => make("button", {
     type: "button", onclick: () => { $("query").value = word; search(word); },
   }, word)));
+  $("documents").hidden = !corpus.about.fields.length;
   for (const name of corpus.about.fields) $("by").append(make("option", { value: name }, name));
   const address = new URLSearchParams(location.hash.slice(1));
   const first = words.find(({ word }) => word.length > 3 && !DULL.has(word)) || words[0];
@@ -737,7 +738,7 @@ async function showLines() {
   const { data, picked, hits, sense } = corpus;
   const turn = corpus.shown += 1;
   const all = chosenUses();
-  const grouped = !picked && !hits && !sense;
+  const grouped = !picked && !hits && !sense && data.senses.length > 1;
   const seen = {};
   const key = $("sort").value;
   const some = grouped && !key ? all.filter((k) => { const n = data.numbers[k]; seen[n] = (seen[n] || 0) + 1; return seen[n] <= PER_SENSE; }) : key ? all.slice() : all.slice(0, corpus.most);
@@ -761,8 +762,8 @@ async function showLines() {
     const columns = ["left", "word", "right", "where"].map((name) => make("col", { class: name }));
     $("kwic").replaceChildren(make("colgroup", {}, ...columns), make("tbody", {}, ...rows));
     $("chosen").textContent = hits ? `${all.length} uses, the most similar first` : picked ? `${all.length} selected uses${corpus.group >= 0 ? ` of ${data.groups[corpus.group].label}` : ""}`
-      : sense ? `${all.length} uses of sense ${sense}, the most typical first` : `The most typical uses of each sense, of ${all.length}`;
-    $("everything").hidden = grouped;
+      : sense ? `${all.length} uses of sense ${sense}, the most typical first` : !grouped ? `${all.length} uses, the most typical first` : `The most typical uses of each sense, of ${all.length}`;
+    $("everything").hidden = !picked && !hits && !sense;
     $("more-row").hidden = (grouped && !key) || some.length >= all.length;
   } catch (error) {
     complain(error);
