@@ -98,17 +98,27 @@ _stored_model = options.model(
     *("device", "precision", "batch_tokens", "start"),
     help="The model of the index, if it is not where it was.",
 )
+_folder = options.argument(type=options.PATH)
+_words = options.argument("WORD...", nargs=-1, required=True)
+_n_senses = options.option(
+    "Divide into so many senses.", "N", names="--senses", type=click.IntRange(1)
+)
+_where = options.option(
+    "Only documents with this: genre=news, genre!=news, date>=1900; may be repeated.",
+    "CONDITION",
+    multiple=True,
+)
+_table = options.output("Write it to a file instead: .html, .csv, .tsv, .json or .txt.")
+_picture = options.output(
+    "Write it to a file instead: .html, .csv, .tsv, .json, .txt, or a picture: .svg, .png, .pdf."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentChoice:
     """Which documents of an index, and how they are grouped."""
 
-    where: Sequence[str] = options.option(
-        "Only documents with this: genre=news, genre!=news, date>=1900; may be repeated.",
-        "CONDITION",
-        multiple=True,
-    )
+    where: Sequence[str] = _where
     by: str | None = options.option("Group by this field of the documents.", "FIELD")
     period: int | None = options.count(None, "With --by: join N years.")
 
@@ -227,7 +237,7 @@ def _listed(text: str) -> list[str]:
 @options.verb(_FIND)
 def find(
     *,
-    index: Path = options.argument(type=options.PATH),
+    index: Path = _folder,
     text: str = options.argument(),
     word: str | None = options.option("Words to search, by default the same.", "PATTERN"),
     like: Sequence[str] = options.option(
@@ -245,10 +255,7 @@ def find(
     top: int = options.count(10, "How many to list, in each group.", "K"),
     documents: DocumentChoice = options.group(DocumentChoice),
     csv: bool = options.flag("Print CSV."),
-    output: Path | None = options.output(
-        "Write it to a file instead: .html, .csv, .tsv, .json, .txt, or a picture: .svg, .png, "
-        ".pdf."
-    ),
+    output: Path | None = _picture,
     force: bool = options.force,
     tokenizer: str | None = options.tokenizer(),
     model: ModelChoice = _stored_model,
@@ -284,11 +291,9 @@ def find(
 @options.verb(_SENSES)
 def senses(
     *,
-    index: Path = options.argument(type=options.PATH),
-    words: Sequence[str] = options.argument("WORD...", nargs=-1, required=True),
-    n_senses: int | None = options.option(
-        "Divide into so many senses.", "N", names="--senses", type=click.IntRange(1)
-    ),
+    index: Path = _folder,
+    words: Sequence[str] = _words,
+    n_senses: int | None = _n_senses,
     like: Sequence[str] = options.option(
         "A sense and an example of it, its word in brackets; repeat it for each sense and example.",
         "NAME=TEXT",
@@ -412,13 +417,8 @@ def change(
         "LIST",
         default="english",
     ),
-    n_senses: int | None = options.option(
-        "Divide into so many senses.", "N", names="--senses", type=click.IntRange(1)
-    ),
-    output: Path | None = options.output(
-        "Write it to a file instead: .html, .csv, .tsv, .json, .txt, or a picture: .svg, .png, "
-        ".pdf."
-    ),
+    n_senses: int | None = _n_senses,
+    output: Path | None = _picture,
     force: bool = options.force,
     seed: int = options.seed,
     console: Console,
@@ -463,12 +463,10 @@ def change(
 @options.verb(_FREQUENCIES)
 def frequencies(
     *,
-    index: Path = options.argument(type=options.PATH),
-    words: Sequence[str] = options.argument("WORD...", nargs=-1, required=True),
+    index: Path = _folder,
+    words: Sequence[str] = _words,
     documents: DocumentChoice = options.group(DocumentChoice),
-    output: Path | None = options.output(
-        "Write it to a file instead: .html, .csv, .tsv, .json or .txt."
-    ),
+    output: Path | None = _table,
     force: bool = options.force,
     console: Console,
 ) -> None:
@@ -491,23 +489,17 @@ def frequencies(
 @options.verb(_COLLOCATES)
 def collocates(
     *,
-    index: Path = options.argument(type=options.PATH),
+    index: Path = _folder,
     word: str = options.argument(),
     sense: int | None = options.count(None, "Only uses in this sense of `elmore senses`."),
-    where: Sequence[str] = options.option(
-        "Only documents with this, as in `elmore find`; may be repeated.",
-        "CONDITION",
-        multiple=True,
-    ),
+    where: Sequence[str] = _where,
     window: int = options.count(5, "How many tokens on each side are near."),
     min_count: int = options.count(3, "Leave out words that are near less often."),
     sort: Any = options.choice(
         ["log_likelihood", "log_dice"], "log_likelihood", "Measure of association."
     ),
     top: int = options.count(20, "How many to list.", "K"),
-    output: Path | None = options.output(
-        "Write it to a file instead: .html, .csv, .tsv, .json or .txt."
-    ),
+    output: Path | None = _table,
     force: bool = options.force,
     console: Console,
 ) -> None:
