@@ -122,9 +122,12 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
         (["change", "{uses}", "{uses}", "-o", "change.xls"], "cannot write 'change.xls'"),
         (
             ["find", "{uses}", "it", "--where", "genre=news"],
-            "has no field 'genre'; there are file",
+            "has no field 'genre'; use file",
         ),
         (["find", "{uses}", "it", "--period", "10"], "add --by"),
+        (["find", "{uses}", "/[/"], "'/[/' is not a pattern"),
+        (["senses", "{uses}", "it", "--rename", "1"], "write --merge 1,3 and --rename 2=name"),
+        (["senses", "{uses}", "it", "--merge", "1,9"], "'it' has no sense 9; use 1 to"),
         (["find", "{uses}", "it", "--like", "the [it]"], "put one word of 'it' in [brackets]"),
         (["collocates", "{uses}", "it", "--sense", "9"], "--sense 9: 'it' has"),
     ],

@@ -159,7 +159,7 @@ def test_what_is_known_about_documents(tmp_path: Path, model: Path) -> None:
     }
     assert list(index.where("corpus=old").groups("date")) == ["1901"]
     for wrong, message in (
-        ("colour=red", "has no field 'colour'; there are corpus, date, folder, file"),
+        ("colour=red", "has no field 'colour'; use corpus, date, folder, file"),
         ("date", "is not a condition"),
     ):
         with pytest.raises(ConfigError, match=message):

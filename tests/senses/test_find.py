@@ -72,6 +72,27 @@ def test_a_concordance_is_aligned_and_converts(index: Index) -> None:
     assert found.to_dict()["hits"][0]["tokens"] == list(found[0].use.tokens)
 
 
+def test_a_regular_expression_may_have_brackets(index: Index) -> None:
+    found = index.find("/s[cy].*/", k=100)
+    assert len(found) == len(index.rows("/s[cy].*/")) > 2
+    assert {hit.use.word[:2].lower() for hit in found} == {"sc", "sy"}
+
+
+def test_the_order_of_words_beside_it_ignores_punctuation(lm: Elmo, tmp_path: Path) -> None:
+    lm.save(tmp_path / "model")
+    lines = ["the school ( b", "the school a", "the school , c"]
+    (tmp_path / "text.txt").write_text("\n".join(lines), "utf-8")
+    index = build_index(
+        [tmp_path / "text.txt"],
+        tmp_path / "uses",
+        model=tmp_path / "model",
+        words="school",
+        tokenized=True,
+    )
+    found = index.find("school", sort="right")
+    assert [hit.use.tokens[-1] for hit in found.hits] == ["a", "b", "c"]
+
+
 def test_bad_questions(index: Index) -> None:
     with pytest.raises(InputError, match="'no mark' is not in the index"):
         index.find("no mark")

@@ -125,7 +125,7 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
         assert (found.grouping.groups[np.isin(index.rows("bank"), one.rows)] == number).all()
     assert len(kept_steps(plain)) == 3
     path = corrections_file(index)
-    with pytest.raises(ConfigError, match="'bank' has 2 senses"):
+    with pytest.raises(ConfigError, match="'bank' has no sense 5; use 1 to 2"):
         correct(plain, [Step(rename=5, name="x")])
     kept = json.loads(path.read_bytes())
     kept["bank"]["sizes"] = [1, 2]

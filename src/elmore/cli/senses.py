@@ -379,8 +379,11 @@ def _steps(merge: Sequence[str], split: Sequence[int], rename: Sequence[str]) ->
     try:
         steps = [Step(merge=[int(number) for number in _parts(one)]) for one in merge]
         steps += [Step(split=number) for number in split]
-        pairs = [one.partition("=") for one in rename]
-        return steps + [Step(rename=int(number), name=name.strip()) for number, _, name in pairs]
+        for number, _, name in (one.partition("=") for one in rename):
+            if not name.strip():
+                raise ValueError
+            steps.append(Step(rename=int(number), name=name.strip()))
+        return steps
     except ValueError:
         raise ConfigError("write --merge 1,3 and --rename 2=name, with numbers of senses") from None
 

@@ -124,9 +124,10 @@ def _apply(found: WordSenses, steps: Sequence[Step]) -> WordSenses:
     names: list[str] = [""] * len(groups)
     for step in steps:
         asked = [number for number in (*step.merge, step.split, step.rename) if number]
-        if not asked or max(asked) > len(groups):
+        if not 1 <= max(asked, default=0) <= len(groups):
             raise ConfigError(
-                f"'{shown(found.word, 40)}' has {len(groups)} senses; name one of them"
+                f"'{shown(found.word, 40)}' has no sense {max(asked, default=0)}; use 1 to "
+                f"{len(groups)}"
             )
         if step.merge:
             kept, *others = sorted({number - 1 for number in step.merge})

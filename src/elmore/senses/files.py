@@ -59,7 +59,7 @@ _Width = Annotated[int, msgspec.Meta(ge=0, le=1 << 16)]
 
 
 class _Settings(msgspec.Struct):
-    k: _Count
+    k: _Width
     max_uses: _Count
     # Substitutes are stored in 16 bits.
     candidates: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]

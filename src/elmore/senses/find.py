@@ -16,6 +16,7 @@ from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
 from elmore.report import TABLES, Report, Reported, Row
+from elmore.text.patterns import is_expression
 
 if TYPE_CHECKING:
     from elmore.senses.index import Index, Rows, Use
@@ -187,7 +188,8 @@ def find_uses(
         raise ConfigError(f"k={k} asks for no use; use 1 or more")
     if sort not in (None, *get_args(Sort)):
         raise ConfigError(f"sort={sort!r} is unknown; use {', '.join(get_args(Sort))}")
-    marked = not isinstance(place, str) or "[" in place
+    # A regular expression may have brackets of its own.
+    marked = not isinstance(place, str) or ("[" in place and not is_expression(place))
     if not marked and (like or unlike or word is not None):
         raise ConfigError(f"put one word of '{shown(place, 60)}' in [brackets] to compare its uses")
     groups = {"": index} if by is None else index.groups(by, period)
@@ -231,7 +233,8 @@ def _side(use: Use, side: Sort | None) -> list[str] | int:
     if side not in ("left", "right"):
         return use.row
     before, after = use.tokens[: use.position], use.tokens[use.position + use.width :]
-    return [token.lower() for token in (before[::-1] if side == "left" else after)]
+    near = before[::-1] if side == "left" else after
+    return [token.lower() for token in near if any(map(str.isalnum, token))]
 
 
 def find_similar(

@@ -78,7 +78,7 @@ class IndexModel:
             candidates=settings["candidates"],
             layers=None if model["softmax"] else model["layers"],
         )
-        if space_digest(space) != model["sha256"]:
+        if (space_digest(space), space.k) != (model["sha256"], model["k"]):
             raise ConfigError(
                 f"'{shown(path, 100)}' was made with another model than "
                 f"{shown(space.elmo, 100)}; pass that one (--model)"

@@ -77,7 +77,7 @@ class Documents(msgspec.Struct):
             return self.names
         if name not in self.values:
             known = shown(", ".join([*self.values, _FILE]), 120)
-            raise ConfigError(f"the index has no field '{shown(name, 40)}'; there are {known}")
+            raise ConfigError(f"the index has no field '{shown(name, 40)}'; use {known}")
         return self.values[name]
 
     def matching(self, condition: str) -> Mask:

@@ -20,12 +20,12 @@ _ENDINGS = (
 
 def is_pattern(word: str) -> bool:
     """Whether it stands for words that must be looked up, such as `run*`."""
-    return (
-        word.lower().startswith(_LEMMA)
-        or "*" in word
-        or "?" in word
-        or (len(word) > 2 and word[0] == word[-1] == "/")
-    )
+    return word.lower().startswith(_LEMMA) or "*" in word or "?" in word or is_expression(word)
+
+
+def is_expression(word: str) -> bool:
+    """Whether it is a regular expression: /runs?|ran/."""
+    return len(word) > 2 and word[0] == word[-1] == "/"
 
 
 def expand(pattern: str, words: Collection[str], *, literal: bool = False) -> list[str]:
@@ -48,7 +48,7 @@ def expand(pattern: str, words: Collection[str], *, literal: bool = False) -> li
         lemma, _, language = pattern[len(_LEMMA) :].lower().partition("@")
         lemmas = _lemmas(language or "en")
         return [word for word in words if word == lemma or lemma in lemmas(word)]
-    expression = pattern[0] == pattern[-1] == "/"
+    expression = is_expression(pattern)
     try:
         source = pattern[1:-1] if expression else fnmatch.translate(pattern)
         compiled = re.compile(source, re.IGNORECASE)
