@@ -64,7 +64,7 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        return _as_json(self.to_dict())
 
     def to_pandas(self, table: str | None = None) -> Any:
         """One table as a `pandas.DataFrame`.
@@ -116,9 +116,7 @@ class Report:
             text = mark + self.to_csv(tabs=suffix == ".tsv").rstrip("\n")
         else:
             text = forms.get(suffix, self.__str__)()
-        with atomic_file(path, overwrite=overwrite) as stream:
-            # Words of a broken text may hold lone surrogates, which UTF-8 cannot express.
-            stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        _write(path, text, overwrite)
 
     def __repr__(self) -> str:
         shown = [f"{name} {_shown(value)}" for name, value in self.metrics.items()]
@@ -170,9 +168,14 @@ class Reported:
         """The result as tables."""
         raise NotImplementedError
 
+    @property
+    def tidy(self) -> Report:
+        """What a spreadsheet gets: one table with complete rows."""
+        return self.report
+
     def draw(self, path: Path, *, overwrite: bool = False) -> None:
         """Draw the result into a picture file."""
-        raise NotImplementedError
+        raise ConfigError(f"there is no picture of this for '{path}'; use .html")
 
     def __repr__(self) -> str:
         return str(self.report)
@@ -180,17 +183,38 @@ class Reported:
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
 
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return self.report.to_dict()
+
+    def to_csv(self) -> str:
+        """The result as CSV; a cell that a spreadsheet would take for a formula starts with '."""
+        return self.tidy.to_csv()
+
     def to_pandas(self, table: str | None = None) -> Any:
         """The first table of the report, or another one, as a `pandas.DataFrame`."""
         return self.report.to_pandas(table)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the result as the suffix says: .html, .json, .txt, .svg, .png or .pdf."""
+        """Write the result as the suffix says: .html, .json, .txt, .csv, .tsv or a picture."""
         path = Path(path)
-        if path.suffix.lower() in PICTURES:
+        suffix = path.suffix.lower()
+        if suffix in PICTURES:
             self.draw(path, overwrite=overwrite)
+        elif suffix == ".json":
+            _write(path, _as_json(self.to_dict()), overwrite)
         else:
-            self.report.save(path, overwrite=overwrite)
+            (self.tidy if suffix in TABLES else self.report).save(path, overwrite=overwrite)
+
+
+def _as_json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _write(path: Path, text: str, overwrite: bool) -> None:
+    with atomic_file(path, overwrite=overwrite) as stream:
+        # Words of a broken text may hold lone surrogates, which UTF-8 cannot express.
+        stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:

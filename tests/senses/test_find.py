@@ -114,6 +114,8 @@ def test_files_have_all_that_is_known(index: Index, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text("utf-8")) == json.loads(
         json.dumps(found.to_dict())
     )
+    with pytest.raises(ConfigError, match="no picture of this"):
+        found.save(tmp_path / "a.svg")
     for name in ("a.xlsx", "a.ods"):
         with pytest.raises(ConfigError, match=r"use \.html, \.json, \.txt"):
             found.save(tmp_path / name)

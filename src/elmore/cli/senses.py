@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,7 +254,7 @@ def find(
     top: int = options.count(10, "How many to list, in each group.", "K"),
     documents: DocumentChoice = options.group(DocumentChoice),
     csv: bool = options.flag("Print CSV."),
-    output: Path | None = _picture,
+    output: Path | None = _table,
     force: bool = options.force,
     tokenizer: str | None = options.tokenizer(),
     model: ModelChoice = _stored_model,
@@ -266,26 +265,14 @@ def find(
     """
     from elmore.senses.index import Index
 
-    check_report(output, *PICTURES, force=force)
+    check_report(output, force=force)
     opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
     pattern = None if word is None else _pattern(word)
-    found = documents.of(opened).find(
-        text,
-        word=pattern,
-        k=top,
-        like=like,
-        unlike=unlike,
-        sort=sort,
-        by=documents.by,
-        period=documents.period,
-    )
-    if output is not None:
-        _save(output, force, console, found.save)
-    elif csv and not console.json:
-        write_result(found.to_csv().rstrip("\n"))
-    else:
-        width = shutil.get_terminal_size((110, 24)).columns
-        console.result(found.to_dict(), "\n".join(found.lines(width)))
+    how: dict[str, Any] = {"sort": sort, "by": documents.by, "period": documents.period}
+    found = documents.of(opened).find(text, word=pattern, k=top, like=like, unlike=unlike, **how)
+    width = shutil.get_terminal_size((110, 24)).columns
+    shown = found.to_csv().rstrip("\n") if csv else "\n".join(found.lines(width))
+    _show(found, shown, output, force, console)
 
 
 @options.verb(_SENSES)
@@ -361,9 +348,11 @@ def senses(
     found = [opened.senses(_pattern(word), **how) for word in words]
     if documents.by is not None:
         groups = opened.groups(documents.by, documents.period)
-        _show(sense_shares(found, groups), output, force, console)
+        report = sense_shares(found, groups)
+        _show(report, str(report), output, force, console)
     elif output is not None:
-        _save(output, force, console, partial(save_senses, found))
+        save_senses(found, output, overwrite=force)
+        console.say(f"wrote '{output}'")
     elif assign:
         for line in _tagged(assign, found):
             write_result(line)
@@ -457,10 +446,7 @@ def change(
         found = compare(groups[0], groups[1], listed, **how)
     else:
         found = compare_periods(dict(zip(labels, groups, strict=True)), listed, **how)
-    if output is not None:
-        _save(output, force, console, found.save)
-    else:
-        _show(found.report, None, force, console)
+    _show(found, repr(found), output, force, console)
 
 
 @options.verb(_FREQUENCIES)
@@ -481,12 +467,8 @@ def frequencies(
 
     check_report(output, force=force)
     opened, by, period = documents.of(Index.open(index)), documents.by, documents.period
-    _show(
-        count(opened, [_pattern(word) for word in words], by=by, period=period),
-        output,
-        force,
-        console,
-    )
+    found = count(opened, [_pattern(word) for word in words], by=by, period=period)
+    _show(found, str(found), output, force, console)
 
 
 @options.verb(_COLLOCATES)
@@ -518,22 +500,21 @@ def collocates(
             raise ConfigError(f"--sense {sense}: '{word}' has {several(len(found), 'sense')}")
         rows = found[sense - 1].rows
     how: dict[str, Any] = {"window": window, "min_count": min_count, "top": top, "sort": sort}
-    _show(near(opened, _pattern(word), rows=rows, **how), output, force, console)
+    report = near(opened, _pattern(word), rows=rows, **how)
+    _show(report, str(report), output, force, console)
 
 
-def _show(report: Report, output: Path | None, force: bool, console: Console) -> None:
-    if output is not None:
-        _save(output, force, console, report.save)
+def _show(
+    result: Report | Reported, text: str, output: Path | None, force: bool, console: Console
+) -> None:
+    """Write a result to the file of -o, or print it."""
+    if output is None:
+        console.result(result.to_dict(), fitted(text))
     else:
-        console.result(report.to_dict(), fitted(str(report)))
+        result.save(output, overwrite=force)
+        console.say(f"wrote '{output}'")
 
 
 def _pattern(text: str) -> str | list[str]:
     """A word or pattern, or several words with commas between them."""
     return _listed(text) if "," in text and not text.startswith("/") else text
-
-
-def _save(output: Path, force: bool, console: Console, write: Callable[..., None]) -> None:
-    """Write a result to the file of -o."""
-    write(output, overwrite=force)
-    console.say(f"wrote '{output}'")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from elmore.base.atomic import atomic_file
 from elmore.base.messages import printable, shown
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
-from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
-from elmore.report import TABLES, Report, Reported, Row
+from elmore.language_model.sense_vectors import Place, SenseVectors, marked_place, unit
+from elmore.report import Report, Reported, Row
 from elmore.text.patterns import is_expression
 
 if TYPE_CHECKING:
-    from elmore.senses.index import Index, Rows, Use
+    from elmore.senses.index import Index, Use
 
 Sort = Literal["similarity", "left", "right", "text"]
 
@@ -112,10 +109,16 @@ class Concordance(Reported):
 
     @property
     def report(self) -> Report:
-        """The hits as a table for people; `save` writes complete sentences into tables."""
+        """The hits as a table for people."""
         rows: list[Row] = [hit.row(48) for hit in self.hits]
         n = f"{len(self)} of {self.n_uses}" if len(self) < self.n_uses else f"{len(self)}"
         return Report(name=self.title, metrics={}, tables={f"{n} uses": rows})
+
+    @property
+    def tidy(self) -> Report:
+        """The hits with complete sentences and all that is known about their documents."""
+        rows: list[Row] = [hit.row() for hit in self.hits]
+        return Report(name=self.title, metrics={}, tables={"uses": rows})
 
     def to_dict(self) -> dict[str, Any]:
         """The hits as JSON values, with complete sentences."""
@@ -124,35 +127,6 @@ class Concordance(Reported):
             for hit in self.hits
         ]
         return {"query": self.query, "hits": hits}
-
-    def draw(self, path: Path, *, overwrite: bool = False) -> None:
-        """Draw the hits as bars."""
-        from elmore.senses.pictures import draw_find
-
-        draw_find(self, path, overwrite=overwrite)
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the hits as the suffix says: .csv, .tsv, .html, .json, .txt or a picture."""
-        path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix == ".json":
-            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-            with atomic_file(path, overwrite=overwrite) as stream:
-                stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-        elif suffix in TABLES:
-            self._table.save(path, overwrite=overwrite)
-        else:
-            super().save(path, overwrite=overwrite)
-
-    def to_csv(self) -> str:
-        """The hits as CSV; a cell that a spreadsheet would take for a formula starts with '."""
-        return self._table.to_csv()
-
-    @property
-    def _table(self) -> Report:
-        return Report(
-            name=self.title, metrics={}, tables={"uses": [hit.row() for hit in self.hits]}
-        )
 
 
 def find_uses(
@@ -198,7 +172,7 @@ def find_uses(
     query = place if isinstance(place, str) else ""
     for label, part in groups.items():
         if marked:
-            found = find_similar(part, place, word=word, k=k, like=like, unlike=unlike)
+            found = _similar(part, place, word, k, like, unlike)
             if sort not in (None, "similarity"):
                 ordered = sorted(found.hits, key=lambda hit: _side(hit.use, sort))
                 found = replace(found, hits=tuple(ordered))
@@ -237,14 +211,13 @@ def _side(use: Use, side: Sort | None) -> list[str] | int:
     return [token.lower() for token in near if any(map(str.isalnum, token))]
 
 
-def find_similar(
+def _similar(
     index: Index,
     place: str | Place,
-    *,
-    word: str | Sequence[str] | None = None,
-    k: int = 10,
-    like: Sequence[str | Place] = (),
-    unlike: Sequence[str | Place] = (),
+    word: str | Sequence[str] | None,
+    k: int,
+    like: Sequence[str | Place],
+    unlike: Sequence[str | Place],
 ) -> Concordance:
     """The uses that are most similar to one of a word; see `find_uses`."""
     asked = [read_place(index, one) for one in (place, *like, *unlike)]
@@ -253,11 +226,12 @@ def find_similar(
     signs = np.array([1 / n_like] * n_like + [-1 / max(1, len(unlike))] * len(unlike), np.float32)
     found = index.space.vectors(asked)
     query = signs @ unit(found.dense())
-    n_best = max(k, _RERANKED)
     same = sentence.tokens[position]
     rows = index.rows(same, literal=True) if word is None else index.rows(word)
-    best = rows[largest(_scores(index, rows, query), n_best)]
-    best = np.sort(best)  # the order of the text decides between equals
+    blocks = np.split(rows, range(_BLOCK, len(rows), _BLOCK))
+    products = np.concatenate([index.products(some, query) for some in blocks])
+    # The order of the text decides between equals.
+    best = np.sort(rows[largest(products, max(k, _RERANKED))])
     stored = index.substitutes(best)
     scores = stored.similarity(found) @ signs
     hits = []
@@ -278,12 +252,3 @@ def find_similar(
 def read_place(index: Index, place: str | Place) -> Place:
     """A place, which may be given as a sentence with the word in brackets."""
     return marked_place(index, place) if isinstance(place, str) else place
-
-
-def _scores(index: Index, rows: Rows, query: Array) -> Array:
-    """The product of a vector with those of uses, in blocks, (n,)."""
-    scores = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        scores[part] = index.products(rows[part], query)
-    return scores

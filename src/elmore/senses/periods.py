@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, SenseVectors, unit
-from elmore.report import TABLES, Report, Reported, Row, Value
+from elmore.report import Report, Reported, Row, Value
 from elmore.senses.change import Changes, compare
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Rows, Use
@@ -122,13 +122,6 @@ class Trends(Reported):
         from elmore.senses.pictures import draw_trends
 
         draw_trends(self, path, overwrite=overwrite)
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the result as the suffix says; .csv and .tsv hold `tidy`."""
-        if Path(path).suffix.lower() in TABLES:
-            self.tidy.save(path, overwrite=overwrite)
-        else:
-            super().save(path, overwrite=overwrite)
 
 
 def compare_periods(

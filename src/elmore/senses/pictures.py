@@ -1,4 +1,4 @@
-"""Pictures of senses, of a concordance and of change."""
+"""Pictures of senses and of change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from elmore.senses.groups import principal_axes
 
 if TYPE_CHECKING:
     from elmore.senses.change import Changes
-    from elmore.senses.find import Concordance
     from elmore.senses.groups import WordSenses
     from elmore.senses.periods import Trends
 
@@ -56,21 +55,6 @@ def draw_senses(found: Sequence[WordSenses], path: Path, *, overwrite: bool = Fa
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
         axes.set_xticks([])
         axes.set_yticks([])
-    save_figure(figure, path, overwrite=overwrite)
-
-
-def draw_find(found: Concordance, path: Path, *, overwrite: bool = False) -> None:
-    """Draw the hits as bars, each with its context."""
-    figure = _figure(path)
-    figure.set_size_inches(9, 1 + 0.28 * len(found))
-    axes = figure.subplots()
-    contexts = [hit.use.context(32) for hit in found.hits]
-    names = [_plain(f"{left} [{word}] {right}", 80) for left, word, right in contexts]
-    axes.barh(range(len(found)), [hit.score or 0 for hit in found.hits], color=_COLOURS[0])
-    axes.set_yticks(range(len(found)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("cosine")
-    axes.set_title(_plain(found.title, 90), fontsize=10, loc="left")
     save_figure(figure, path, overwrite=overwrite)
 
 
