@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore.base.manifest import check_file, check_size, check_sum, file_entries
+from elmore.base.manifest import ListedFiles, check_file, check_size, check_sum, file_entries
 from elmore.errors import FormatError
 
 
@@ -24,3 +24,20 @@ def test_a_file_is_compared_with_its_entry(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(FormatError, match="symbolic link"):
         check_file(tmp_path / "b", entry["sha256"], fix="")
+
+
+def test_listed_files_are_read_as_the_manifest_says(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"a": 1}')
+    (tmp_path / "b").write_bytes(b"b" * (2 << 20))
+    (tmp_path / "c").write_bytes(b"not listed")
+    files = ListedFiles(tmp_path, file_entries(tmp_path, ["a.json", "b"]), "copy it")
+    assert files.json("a.json", dict[str, int]) == {"a": 1}
+    with pytest.raises(FormatError, match=r"is damaged \(a.json: Expected .*\); copy it"):
+        files.json("a.json", list[int])
+    (tmp_path / "b").write_bytes(b"x" * (2 << 20))
+    files.open("b").close()  # large files are compared when asked
+    with pytest.raises(FormatError, match="'.*b' differs from its SHA-256"):
+        files.verify()
+    (tmp_path / "a.json").write_bytes(b'{"a": 2}')
+    with pytest.raises(FormatError, match="differs from its SHA-256"):
+        files.json("a.json", dict[str, int])

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from elmore.base.atomic import atomic_file
-from elmore.base.io import open_checked
+from elmore.base.json import read_json
 from elmore.base.messages import shown
 from elmore.embedding.centroids import first_centres, k_means
 from elmore.errors import ConfigError, FormatError
@@ -105,13 +105,10 @@ def _read(index: Index) -> dict[str, _Word]:
     path = corrections_file(index)
     if not path.exists():
         return {}
-    with open_checked(path, what="file of corrections", follow=False) as stream:
-        data = stream.read(_MAX_BYTES + 1)
     try:
-        if len(data) > _MAX_BYTES:
-            raise ValueError(f"more than {_MAX_BYTES} bytes")
-        return msgspec.json.decode(data, type=dict[str, _Word])
-    except (ValueError, RecursionError) as error:
+        data = read_json(path, max_bytes=_MAX_BYTES, follow=False)
+        return msgspec.convert(data, dict[str, _Word])
+    except (FormatError, msgspec.ValidationError) as error:
         raise FormatError(
             f"'{shown(path, 100)}' is damaged ({shown(error, 80)}); correct or remove it"
         ) from None
