@@ -36,7 +36,7 @@ def test_listed_files_are_read_as_the_manifest_says(tmp_path: Path) -> None:
         files.json("a.json", list[int])
     (tmp_path / "b").write_bytes(b"x" * (2 << 20))
     files.open("b").close()  # large files are compared when asked
-    with pytest.raises(FormatError, match="'.*b' differs from its SHA-256"):
+    with pytest.raises(FormatError, match="differs from its SHA-256"):
         files.verify()
     (tmp_path / "a.json").write_bytes(b'{"a": 2}')
     with pytest.raises(FormatError, match="differs from its SHA-256"):
