@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ FIXTURES = Path(__file__).resolve().parents[2] / "shared" / "data" / "fixtures"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
 needs_originals = pytest.mark.originals
+posix = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs signals, pipes or limits of POSIX systems"
+)
 
 TEXT = (
     "The U.S. Centers for Disease Control advised school systems to close if outbreaks occurred , "

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_models import posix
 
 from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, locked, write_error
 from elmore.errors import ConfigError, ElmoreError, ResumeError
@@ -335,6 +336,7 @@ def _check_old_outputs(folder: Path) -> None:
     assert (folder / "model" / "weights").read_bytes() == b"old"
 
 
+@posix
 def test_file_size_limit(tmp_path: Path) -> None:
     _old_outputs(tmp_path)
     done = subprocess.run(
@@ -363,6 +365,7 @@ with atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: Tru
 """
 
 
+@posix
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_the_next_owner_of_the_lock_cleans_up_after_a_killed_writer(
     kind: str, tmp_path: Path

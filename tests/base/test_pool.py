@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_models import posix
 
 from base import tasks
 from elmore.base.pool import Pool
@@ -77,6 +78,7 @@ def test_how_many_workers(n_workers: int) -> None:
         Pool(tasks.start, n_workers)
 
 
+@posix
 def test_a_dead_worker_ends_the_run_with_one_line() -> None:
     requests = [*numbered(3), {"die": True}, *numbered(30)]
     message = r"^a worker process died.*run it again to resume.*$"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import make_checkpoint, make_options
+from small_models import make_checkpoint, make_options, posix
 
 from bulk.conftest import digests
 from elmore.bulk import embed_files
@@ -159,6 +159,7 @@ def survive(model, corpus, out, reference, runs, rng) -> int:
     return stopped
 
 
+@posix
 def test_kills_leave_no_trace_in_the_result(reference, model, corpus, tmp_path):
     runs = ["worker", signal.SIGTERM, signal.SIGKILL]
     assert survive(model, corpus, tmp_path / "out", reference, runs, random.Random(0)) >= 1

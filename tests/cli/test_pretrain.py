@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from small_models import posix
 from small_training import SMALL, digest, small_data
 
 from elmore.training.run import Run, load_state
@@ -166,6 +167,7 @@ def wait_for(process: subprocess.Popen[str], out: Path, tokens: int) -> None:
         time.sleep(0.02)
 
 
+@posix
 def test_signals_save_and_end_it_by_the_signal(cli, data, tmp_path):
     out = tmp_path / "run"
     for number, more in ((signal.SIGTERM, []), (signal.SIGINT, ["--resume"])):

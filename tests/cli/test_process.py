@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from small_models import posix
 
 COMMAND = [sys.executable, "-m", "elmore"]
 
@@ -39,6 +40,7 @@ def test_no_torch(line: str, tiny_folder: Path):
     assert done.returncode == 0, done
 
 
+@posix
 def test_head_ends_it_quietly(tiny_folder, tmp_path):
     text = tmp_path / "long.txt"
     text.write_text("It fell .\n" * 20_000)
@@ -53,6 +55,7 @@ def test_head_ends_it_quietly(tiny_folder, tmp_path):
         assert process.stderr.read() == b""
 
 
+@posix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_leaves_no_file(number, tiny_folder, tmp_path):
     out = tmp_path / "out.hdf5"
@@ -74,6 +77,7 @@ def test_a_signal_ends_it_and_leaves_no_file(number, tiny_folder, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@posix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_inside_a_destructor_is_not_lost(number):
     code = f"""
@@ -97,6 +101,7 @@ main.main(["models"])
 
 
 # In the HDF5 library a failed write used to end the process when it was about to end well.
+@posix
 @pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5", "parquet"])
 def test_a_full_disk_is_one_line_and_no_file(suffix, cli, tiny_folder, tmp_path):
     text = tmp_path / "text.txt"
@@ -134,6 +139,7 @@ def test_a_full_stdout(tiny_folder, text):
     assert b"no space left" in done.stderr
 
 
+@posix
 def test_closed_streams(tiny_folder, text):
     command = " ".join([*COMMAND, "embed", "--model", str(tiny_folder)])
     done = subprocess.run(f"{command} {text} >&-", shell=True, capture_output=True)
@@ -142,6 +148,7 @@ def test_closed_streams(tiny_folder, text):
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
 
 
+@posix
 def test_pipes_of_the_shell_and_odd_names(tiny_folder, tmp_path):
     (tmp_path / "-x.txt").write_text("One\n")
     command = " ".join([*COMMAND, "embed", "--model", str(tiny_folder), "--pool", "mean"])

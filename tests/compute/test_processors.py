@@ -10,6 +10,7 @@ import pytest
 
 from compute.driver import FLAGS, NATIVE, Report, build, host_compiler, run, tool
 
+pytestmark = pytest.mark.integration
 KERNELS = {
     *(f"{what} {kind}" for what in ("product", "recurrence") for kind in ("float32", "float16")),
     "product int8",

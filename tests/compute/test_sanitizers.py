@@ -9,6 +9,7 @@ import pytest
 
 from compute.driver import build, host_compiler, run, tool
 
+pytestmark = pytest.mark.integration
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 

@@ -87,6 +87,7 @@ def missing_libraries(blocks: list[Block]) -> list[str]:
     return [name for name in sorted(needed) if importlib.util.find_spec(name) is None]
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*")  # of its own settings
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -18,6 +18,7 @@ nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: pi
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: elmore[dev]")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed: elmore[dev]")
 
+pytestmark = pytest.mark.integration
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 WRITE = os.environ.get("ELMORE_DOCS") == "write"

@@ -7,12 +7,18 @@ it is there, and brings the one Windows module that elmore uses.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from contract.test_ladder import FILES
+
+# There, it is the complete suite that runs without them.
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="simulates Windows")
 
 SOURCE = Path(__file__).parents[2] / "src"
 TESTS = Path(__file__).parents[1]
@@ -78,6 +84,16 @@ print(Run(folder / "run").elmo().embed("wa wb").shape)
 """
 
 
+# As on a machine without git, bash, Java or compilers. pytest's own plugins come first, too.
+COLLECT = """
+import io, pytest, _pytest.capture, hypothesis
+shutil.which = lambda *_, **__: None
+io._WindowsConsoleIO = type("_WindowsConsoleIO", (), {})
+arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+sys.exit(pytest.main([*arguments, "-W", "ignore", "--rootdir", sys.argv[1], sys.argv[1]]))
+"""
+
+
 def run(code: str, *arguments: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", HIDE + code, *map(str, arguments)],
@@ -104,6 +120,13 @@ def test_the_core_runs(tiny_folder: Path, tmp_path: Path) -> None:
         assert b"\r" not in (tmp_path / name).read_bytes()
 
 
+def test_the_suite_can_be_collected() -> None:
+    """Only a test that runs may need what Windows does not have, and it is skipped there."""
+    counts = re.findall(r"^\S+\.py: (\d+)$", run(COLLECT, TESTS), re.MULTILINE)
+    assert len(counts) > 100
+    assert sum(map(int, counts)) > 3000
+
+
 def test_signals_end_a_command() -> None:
     """A process cannot end by a signal there; and os.kill would skip every `finally`."""
     code = """
@@ -112,7 +135,8 @@ from elmore.cli import main
 def later():
     try:
         main._thread.start_new_thread(main._send_later, (signal.SIGTERM,))
-        time.sleep(30)
+        for _ in range(3000):  # interrupt_main() ends no sleep
+            time.sleep(0.01)
     finally:
         sys.stderr.write("cleaned")
 with main._terminable():

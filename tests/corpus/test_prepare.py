@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from small_models import posix
 
 from elmore.base.journal import JournalFolder
 from elmore.corpus.prepare import prepare
@@ -159,6 +160,7 @@ prepare(sys.argv[3:], sys.argv[1], workers=int(sys.argv[2]), vocabulary=40, held
 """
 
 
+@posix
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_killed_and_started_again(
     made: Prepared, corpus: list[Path], tmp_path: Path, workers: str

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_models import posix
 
 # The library's crash comes when the process ends, hence another process. The limit counts for
 # every file, as a full disk does.
@@ -35,6 +36,7 @@ for write in (
 """
 
 
+@posix
 @pytest.mark.parametrize("limit", [0, 20_000])
 def test_file_size_limit(limit: int, tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "vectors.hdf5").write_bytes(b"old")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_models import posix
 
 from elmore.base.io import open_checked
 from elmore.formats.containers.sources import folder_source
@@ -87,13 +88,13 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "link loop": link_loop,
     "link out of a sub-folder": link_below,
     "linked folder": linked_folder,
-    "fifo": fifo,
-    "socket": unix_socket,
     "folder as file": folder_as_file,
     "1 TB of nothing": sparse_terabyte,
     "two models": two_models,
     "nothing": lambda folder: None,
 }
+if hasattr(os, "mkfifo"):  # Windows has neither
+    ATTACKS |= {"fifo": fifo, "socket": unix_socket}
 
 
 @table(ATTACKS)
@@ -111,6 +112,7 @@ def test_paths_refused(name: str) -> None:
     refused(lambda: open_source(Path(name)).read("options.json", 100))
 
 
+@posix
 def test_swapped_between_look_and_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The descriptor is looked at again, so that a swap of the name gains nothing."""
     path = tmp_path / "options.json"
@@ -126,6 +128,7 @@ def test_swapped_between_look_and_open(tmp_path: Path, monkeypatch: pytest.Monke
     refused(lambda: open_checked(path, what="options file"))
 
 
+@posix
 def test_link_swapped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret.txt").write_bytes(SECRET)
     folder = tmp_path / "model"

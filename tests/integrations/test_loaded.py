@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import make_checkpoint, make_options
+from small_models import make_checkpoint, make_options, posix
 
 from elmore import Elmo
 from elmore.embedding.load import ModelPath
@@ -81,6 +81,7 @@ def _in_child(folder: Path, sender: multiprocessing.connection.Connection) -> No
     sender.close()
 
 
+@posix
 def test_a_forked_process_loads_its_own_and_does_not_wait_for_dead_threads(
     tiny_folder: Path,
 ) -> None:

@@ -25,7 +25,10 @@ from integrations.engines import (
 ray: Any = pytest.importorskip("ray", reason="ray is not installed: elmore[ray]")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: elmore[ray]")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*")  # of its own settings
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*"),  # of its own settings
+]
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "disabled",  # it would keep a token in the home folder

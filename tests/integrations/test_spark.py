@@ -26,6 +26,7 @@ from integrations.engines import (
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: elmore[spark]")
 pytestmark = [
+    pytest.mark.integration,
     needs_java,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]

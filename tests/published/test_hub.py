@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from http_server import Server, serve
+from small_models import posix
 
 from elmore import Elmo
 from elmore.embedding import load
@@ -241,6 +242,7 @@ def _fetch(address: str, results: Any) -> None:
         results.put(repr(error))
 
 
+@posix
 @pytest.mark.parametrize("killed", [False, True])
 def test_many_processes_fetch_one_copy(server: Server, killed: bool) -> None:
     """Also if the one that began is killed."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import TEXT
+from small_models import TEXT, posix
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
@@ -73,6 +73,7 @@ def test_text_that_is_added_gives_the_index_of_all(
         build(files[2:], tmp_path / "none", model, add=True)
 
 
+@posix
 @pytest.mark.parametrize("where", ["before", "during", "after"])
 def test_a_kill_while_text_is_added(
     files: list[Path], tmp_path: Path, model: Path, where: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import TEXT
+from small_models import TEXT, posix
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError
@@ -140,6 +140,7 @@ def test_large_files_are_compared_when_asked_and_when_made_again(
         build_index([text], uses, model=model, min_count=3)
 
 
+@posix
 @pytest.mark.parametrize("name", ["manifest.json", "words.json", "vocabulary.json", "uses.npy"])
 @pytest.mark.parametrize("kind", ["link", "device", "fifo", "folder"])
 def test_nothing_but_regular_files_is_opened(uses: Path, lm: Elmo, name: str, kind: str) -> None:
@@ -237,6 +238,7 @@ def test_damage_never_ends_in_a_traceback(
     assert not any("\n" in line for line in refused)
 
 
+@posix
 def test_a_full_disk_is_one_line(model: Path, text: Path, tmp_path: Path) -> None:
     code = f"""
 import resource

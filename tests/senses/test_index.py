@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import TEXT
+from small_models import TEXT, posix
 
 from elmore import Elmo
 from elmore.base.atomic import locked
@@ -237,6 +237,7 @@ def test_it_resumes_and_recomputes_what_is_damaged(
     assert len(build(files, out, model, min_count=4, overwrite=True).words) < 40
 
 
+@posix
 def test_a_killed_process_loses_nothing(files: list[Path], tmp_path: Path, model: Path) -> None:
     out = tmp_path / "uses"
     code = f"""

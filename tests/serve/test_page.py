@@ -28,10 +28,16 @@ playwright = pytest.importorskip(
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 SHOWN = ("page", "page-small", "page-dark", "page-corpus")  # in the documentation
-CHROMIUM = os.environ.get("ELMORE_CHROMIUM") or shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium here: apt-get install chromium"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # Debian's, Ubuntu's, and GitHub's
+CHROMIUM = os.environ.get("ELMORE_CHROMIUM") or next(
+    filter(None, map(shutil.which, BROWSERS)), None
 )
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="there is no chromium here: apt-get install chromium"
+    ),
+]
 BANK = "I sat on the bank .\nThe bank lent money .\nA bank of clouds ."
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_models import posix
 
 from elmore import Elmo
 from serve.running import Running, start, start_verb
@@ -259,6 +260,7 @@ def test_a_client_that_reads_slowly_gets_everything(lm_folder: Path, lm: Elmo) -
         np.testing.assert_allclose(result["layers"], wanted, atol=1e-5)
 
 
+@posix
 def test_a_stop_does_not_wait_for_who_does_not_read(lm_folder: Path) -> None:
     running = start(lm_folder, stall_seconds=500, drain_seconds=500, tokens=40_000)
     with asked(running, LARGE):
@@ -283,6 +285,7 @@ def test_the_bytes_of_all_responses_are_limited(lm_folder: Path) -> None:
         running.stop()
 
 
+@posix
 def test_more_connections_than_files(lm_folder: Path) -> None:
     """What cannot be held open is closed at once, and that is reported once."""
     running = start(lm_folder, header_seconds=60, files=128)
@@ -301,6 +304,7 @@ def test_more_connections_than_files(lm_folder: Path) -> None:
     assert "connections are open, which is the limit" in said
 
 
+@posix
 def test_a_stop_under_load_loses_nothing(lm_folder: Path) -> None:
     running = start(lm_folder, batch_tokens=512)
     answers: list[int] = []
@@ -358,6 +362,7 @@ def test_a_stop_under_load_loses_nothing(lm_folder: Path) -> None:
     assert answers.count(200) >= 40
 
 
+@posix
 def test_the_verb(lm_folder: Path, tmp_path: Path) -> None:
     token = tmp_path / "token.txt"
     token.write_text("abc\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ def test_stopping_and_resuming_changes_nothing(
 
     def interrupt(line: dict[str, Any]) -> None:
         if line["step"] >= 3:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
 
     short = make(name, tiny_elmo, seed=5, **changes, run__log_steps="1")
     with pytest.raises(Stopped):
@@ -61,7 +60,7 @@ def test_a_stopped_training_leaves_its_best_model(
         if "heldout" in line:
             scores.append(line["heldout"][task.metric])
             if len(scores) == 3:
-                os.kill(os.getpid(), signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(Stopped):
         task.fit(data, dev=data, out=tmp_path / "run", progress=interrupt, evaluate_epochs=1)
@@ -74,7 +73,7 @@ def test_before_the_first_look_there_is_no_best_model(tmp_path: Path) -> None:
     data = write_data("sentiment", tmp_path)
 
     def interrupt(line: dict[str, Any]) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
 
     for dev in (data, None):
         task = make("sentiment", run__log_steps="1")

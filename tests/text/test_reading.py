@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from small_models import posix
 
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text import reading as module
@@ -106,6 +107,7 @@ def test_lines_with_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         list(read_input("-"))
 
 
+@posix
 def test_inputs_are_checked_before_any_work(tmp_path: Path) -> None:
     path, pipe = tmp_path / "a", tmp_path / "pipe"
     path.write_text("a\n")

@@ -35,7 +35,7 @@ from elmore.errors import Stopped
 from elmore.training.bilm.pretrain import pretrain
 def report(line):
     if stop and line["step"] == stop:
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
 try:
     recipe = small_recipe(settings)
     pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, progress=report)

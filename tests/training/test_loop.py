@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -128,7 +127,7 @@ def test_what_is_no_number_stops_it(loss: float, norm: float, tmp_path: Path) ->
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_stops(number: signal.Signals, tmp_path: Path) -> None:
     fake = Fake()
-    fake.after_step = lambda step: os.kill(os.getpid(), number) if step == 4 else None
+    fake.after_step = lambda step: signal.raise_signal(number) if step == 4 else None
     before = signal.getsignal(number)
     with pytest.raises(Stopped, match=f"{number.name} after step 4") as caught:
         go(fake, tmp_path)
@@ -140,7 +139,7 @@ def test_a_signal_saves_and_stops(number: signal.Signals, tmp_path: Path) -> Non
 def test_a_signal_in_the_last_step_finishes_the_run(tmp_path: Path) -> None:
     """Saved as finished but without its end, it would never get its model."""
     fake = Fake()
-    fake.after_step = lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 10 else None
+    fake.after_step = lambda step: signal.raise_signal(signal.SIGTERM) if step == 10 else None
     go(fake, tmp_path)
     assert fake.events == [("evaluation", 10), ("model", 10), ("state", 10)]
 
@@ -149,8 +148,8 @@ def test_a_second_signal_acts_at_once(tmp_path: Path) -> None:
     fake = Fake()
 
     def twice(step: int) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
     fake.after_step = twice
     with pytest.raises(KeyboardInterrupt):

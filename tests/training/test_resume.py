@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from small_models import posix
 from small_training import digest, small_recipe
 
 from elmore.base.io import sha256_file
@@ -146,7 +146,7 @@ def test_stopped_by_a_signal(
 
     def ask(line: dict[str, Any]) -> None:
         if line["step"] == at[0] and "loss" in line:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
 
     recipe = recipe_of(name)
     for _ in range(3):
@@ -252,6 +252,7 @@ for where, step in [*plan, [None, None]]:
 """
 
 
+@posix
 @pytest.mark.parametrize("name", ["sentences", "stream"])
 def test_killed(name: str, data: Prepared, whole: Callable[[str], Path], tmp_path: Path) -> None:
     expected, out = whole(name), tmp_path / "run"
