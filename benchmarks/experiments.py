@@ -45,11 +45,11 @@ class Experiment:
 
     Attributes:
         task: name of the task.
-        title: as the table says it.
+        title: the task's name in the table.
         train, dev, tests: data; the first test is the headline.
         seeds: how many by default.
         paper: the paper's baseline and ELMo scores and relative error reduction, if comparable.
-        note: what a reader must know: leaks, differences from the paper's data.
+        note: a warning for readers: leaks, differences from the paper's data.
         settings: changes of the laptop recipe.
     """
 

@@ -222,7 +222,7 @@ def state() -> Drawing:
     """What a sentence's vectors depend on."""
     d = Drawing("State carried from batch to batch, and sentences on their own", 330)
     rows = (
-        (62, "as published: state goes on from batch to batch", True),
+        (62, "as published: state is carried from batch to batch", True),
         (204, "elmore: every sentence from the same state", False),
     )
     for y, title, carried in rows:

@@ -39,7 +39,7 @@ FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
 
 @dataclass(frozen=True)
 class Ready:
-    """A model that ships: its data, settings, and what its card says."""
+    """A model to include: its data, its settings, and the text of its card."""
 
     task: Any
     title: str

@@ -91,7 +91,7 @@ def test_mix_of_allennlp() -> None:
     ids=["with skip connections", "without"],
 )
 def test_thirty_sentences(folder: str, sentences: str) -> None:
-    """Ten batches of three rows; the state of each row goes on from batch to batch."""
+    """Ten batches of three rows; the state of each row is carried from batch to batch."""
     path = FIXTURES / folder
     columns = load_json(path / sentences)  # 3 rows of 10
     elmo = Elmo.load((path / "options.json", path / "lm_weights.hdf5"))
