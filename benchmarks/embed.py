@@ -354,7 +354,7 @@ def main() -> None:
     parser.add_argument("--model", action="append", default=[], help="a trained model, by path")
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results.jsonl")
+    parser.add_argument("--results", type=Path, help="append a line of JSON to this file")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,8 +1,8 @@
 """What a model has learned: perplexity, grammar, tags, senses, substitutes, similar sentences.
 
-    python evaluation.py --data DATA -o results/english.json                  # the included model
-    python evaluation.py --data DATA --model runs/x/checkpoint --quick        # to compare two runs
-    python evaluation.py --data DATA --precision int8 --only pos wsd          # what int8 costs
+    python benchmarks/evaluation.py --data DATA -o english.json               # the included model
+    python benchmarks/evaluation.py --data DATA --model runs/x/best --quick   # to compare two runs
+    python benchmarks/evaluation.py --data DATA --precision int8 --only pos   # what int8 costs
 
 DATA has `pretrain/*.valid.txt.xz`, `pretrain/*.test.txt.xz`, `pos/*.conllu.xz`, `wsd/`, `lm/`,
 `snli/` and `glove/`. Each part of the result is written when it is ready and is not measured again,
@@ -48,7 +48,7 @@ def main() -> None:
     """Measure what is missing in the result file, then print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default=None, help="default: the bundled model")
+    parser.add_argument("--model", default=None, help="default: the included model")
     parser.add_argument("-o", "--output", type=Path, help="the result file, JSON")
     parser.add_argument("--cache", type=Path, help="where the layers are kept for next time")
     parser.add_argument("--precision", choices=("float32", "float16", "int8"))

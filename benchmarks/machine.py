@@ -130,7 +130,9 @@ class Timing:
         return min(self.cpu)
 
 
-def append_result(path: Path, result: dict[str, object]) -> None:
-    """Append one JSON line."""
+def append_result(path: Path | None, result: dict[str, object]) -> None:
+    """Append one JSON line, if there is a file for it."""
+    if path is None:
+        return
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps({**facts(), **result}) + "\n")

@@ -315,7 +315,7 @@ def soak(args: argparse.Namespace, service: Service, text: Any) -> dict[str, Any
 def main() -> None:
     """Answer the questions in turn."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", help="default: the model inside the package")
+    parser.add_argument("--model", help="default: the included model")
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=8, help="of a request under load")
@@ -344,8 +344,7 @@ def main() -> None:
     report["stopped_by"] = code
     report["others_share"] = round(neighbours.share(), 3)
     print(f"others used {report['others_share']:.0%} of the machine meanwhile")
-    if args.results:
-        append_result(args.results, report)
+    append_result(args.results, report)
 
 
 if __name__ == "__main__":

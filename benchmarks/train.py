@@ -5,7 +5,7 @@
 
 One interleaved run of three steps on the same batches of 64 sequences of 20 tokens: ours, a plain
 step-by-step cell under autograd, and torch's nn.LSTM(proj_size), which cannot clip. 512 filters,
-50,000 words, 4,096 negatives a direction, Adagrad. Tokens count once, not once for each direction.
+50,000 words, 4,096 negatives per direction, Adagrad. Tokens count once, not once per direction.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument("--negatives", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results.jsonl")
+    parser.add_argument("--results", type=Path, help="append a line of JSON to this file")
     args = parser.parse_args()
     if not args.text.exists():
         parser.error(f"{args.text} does not exist; pass --text with a file of sentences")
