@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -35,7 +36,8 @@ def check_reason(error: BaseException, attack: str, reasons: dict[str, str]) -> 
 def check_message(error: BaseException) -> None:
     """Hold a message to our form: one printable line with the problem and what to do."""
     message = str(error)
-    assert len(message) <= 300, message
+    # Apart from paths: the folders of tests have long names on some systems.
+    assert len(re.sub(r"\S*[/\\]\S*", "", message)) <= 300, message
     assert "\n" not in message
     assert message.isprintable(), message
     assert not message.endswith(".")
