@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,11 @@ from elmore import Elmo
 from elmore.cli.main import main
 from elmore.formats.checkpoint import Softmax
 from elmore.text.vocabulary import Vocabulary
+
+
+def as_new_click(message: str) -> str:
+    """Without quotes and colons, which click writes around an option or not, by its version."""
+    return re.sub(r"'(--\w+)'", r"\1", message.replace("option: --", "option --"))
 
 
 class Result(NamedTuple):

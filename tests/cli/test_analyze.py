@@ -12,6 +12,7 @@ from analysis.test_neighbors import LINES
 from analysis.test_pos import conllu, sentences
 from analysis.test_wsd import make
 
+from cli.conftest import as_new_click
 from elmore import Elmo
 from elmore.analysis import Neighbors, Pos, Wsd
 
@@ -130,11 +131,11 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
         (2, "missing argument 'TEST'", ["pos", *treebank[:2], *model]),
         (2, "unexpected extra argument", ["wsd", *treebank[:2], *model]),
         (2, "is not a folder", ["wsd", corpus, *model]),
-        (2, "missing option '--query'", ["neighbors", corpus, *model]),
-        (2, "no such option '--query'", ["pos", *treebank, *model, "--query", "x"]),
+        (2, "missing option --query", ["neighbors", corpus, *model]),
+        (2, "no such option --query", ["pos", *treebank, *model, "--query", "x"]),
         (
             2,
-            "no such option '--tags'",
+            "no such option --tags",
             ["neighbors", corpus, *model, "--query", "x", "--tags", "upos"],
         ),
         (2, "use upos, xpos or both", ["pos", *treebank, *model, "--tags", "ner"]),
@@ -144,8 +145,8 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
             ["neighbors", corpus, *model, "--query", "x", "--layers", "all"],
         ),
         (2, "layers 0..2", ["pos", *treebank, *model, "--layers", "9"]),
-        (2, "no such option '--query'", ["--query", "pos", "neighbors", corpus]),
-        (2, "no such option '--seed'", ["neighbors", corpus, *model, "--query", "x", "--seed", 1]),
+        (2, "no such option --query", ["--query", "pos", "neighbors", corpus]),
+        (2, "no such option --seed", ["neighbors", corpus, *model, "--query", "x", "--seed", 1]),
         (2, "is not a picture", ["neighbors", corpus, *model, "--query", "the", "--plot", "x.gif"]),
         (1, f"{bad}:1: 2 columns, expected 10", ["pos", bad, bad, bad, *model]),
         (1, "needs semcor.jsonl", ["wsd", tmp_path, *model]),
@@ -158,7 +159,7 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
     ]:
         result = cli("analyze", *arguments)
         assert (result.code, result.out) == (code, ""), arguments
-        assert message in result.err
+        assert message in as_new_click(result.err)
         assert result.err.startswith("elmore: error: ")
         assert result.err.count("\n") == 1
 

@@ -30,7 +30,7 @@ def test_the_list(cli, home):
     assert result.code == 0
     lines = result.out.splitlines()
     assert len(lines) == 1 + len(catalog())
-    assert lines[1].split()[:6] == ["english", "en", "384", "31", "elmore", "yes"]
+    assert lines[1].split()[:6] == ["english", "en", "384", "32", "elmore", "yes"]
     assert lines[0].split()[:4] == ["name", "language", "dim", "MB"]
     assert any(line.startswith("original-5.5b ") for line in lines)
     assert str(home) in result.err
