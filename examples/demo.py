@@ -53,7 +53,7 @@ def main() -> None:
         views = [cosine(vectors[:, layer], vectors[:, layer]) for layer in (0, 2)]
         for text, *rows in zip(texts, *views, senses.similarity(), strict=True):
             print(f"  {text:44}  {'   '.join(map(_row, rows))}")
-        print(f"Which words fit in the place of '{word}'?")
+        print(f"Which words could replace '{word}'?")
         for row, text in enumerate(texts):
             print(f"  {text:44}  {', '.join(name for name, _ in senses.words(row, 6))}")
     print("\nDraw it: python examples/senses.py senses.svg   More: README.md")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_models import FIXTURES
+from small_models import FIXTURES, needs_originals
 from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
@@ -23,7 +23,6 @@ from elmore.tasks.paper.qa import split_paragraph
 from elmore.tasks.paper.sentiment import read_trees
 
 DATA = FIXTURES.parent
-needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder with task data is not here")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -223,7 +222,7 @@ def test_broken_files_say_where(name: str, text: str, message: str, tmp_path: Pa
     assert "\n" not in str(caught.value)
 
 
-@needs_data
+@needs_originals
 @pytest.mark.parametrize(
     ("name", "file", "n_examples", "count"),
     [
