@@ -56,7 +56,7 @@ def test_senses_with_words_of_their_own_are_found(sizes: tuple[int, ...]) -> Non
 
 def test_uses_that_are_alike_are_one_sense() -> None:
     assert divide(senses_of(40)).shape == (40, 1)
-    assert divide(senses_of(40, 30)).shape[1] > 1
+    assert divide(senses_of(40, 30)).shape == (70, 2)
     assert divide(senses_of(2, 1)).shape == (3, 1)
     assert divide(senses_of(2, 1), 5).shape == (3, 3)
     assert divide(senses_of(3, 2), 1).shape == (5, 1)
@@ -69,7 +69,8 @@ def test_average_linkage_against_scipy() -> None:
     points = clouds(9, 8, 7, spread=0.5)
     distances = 1 - points @ points.T
     tree = linkage(squareform(distances, checks=False), "average")
-    merges = _merges(distances)
+    merges, heights = _merges(distances)
+    np.testing.assert_allclose(heights, tree[:, 2], rtol=1e-4)
     for k in (1, 2, 5, 11, 24):
         assert rand_index(_cut(merges, k), fcluster(tree, k, "maxclust") - 1) == 1
 
@@ -93,6 +94,19 @@ def test_induce_takes_tokens_and_marked_sentences() -> None:
         induce([], elmo=elmo)
     with pytest.raises(ConfigError, match="n_senses=0"):
         induce(river, elmo=elmo, n_senses=0)
+
+
+def test_as_many_senses_as_the_uses_support() -> None:
+    elmo = Elmo.load()
+    sides = ["left", "north", "south", "far", "other", "west"]
+    verbs = ["lent", "gave", "offered", "paid", "owed", "sent"]
+    river = [f"They sat on the {side} [bank] of the river ." for side in sides]
+    money = [f"The [bank] {verb} him the money ." for verb in verbs]
+    for copies in (1, 7):
+        both = induce([*river * copies, *money * copies], elmo=elmo)
+        assert np.bincount(both.labels).tolist() == [6 * copies] * 2
+        assert len(induce(river * copies, elmo=elmo)) == 1
+        assert len(induce(money * copies, elmo=elmo)) == 1
 
 
 def test_silhouette_and_rand_against_their_definitions() -> None:

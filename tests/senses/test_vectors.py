@@ -28,11 +28,15 @@ def expected(slow: Slow, tokens: tuple[str, ...], position: int) -> np.ndarray:
     if len(logs) == 2:
         joint = joint + logs[1][position + 2] + np.log(np.arange(1, len(WORDS) + 1))
     joint = joint - np.log(np.exp(joint[PLAIN]).sum())
-    return np.maximum(joint - np.log(prior), 0)
+    rows = slow.softmax.weight - slow.softmax.weight.mean(axis=0)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    known = [word for word in (tokens[position], tokens[position].lower()) if word in WORDS]
+    likeness = rows @ rows[WORDS.index(known[0])] if known else 0
+    return np.maximum(joint - np.log(prior) + 3 * likeness, 0)
 
 
 # Products are rounded to int8, so that weights are near their definition, not equal to it.
-def test_weights_are_pointwise_mutual_information(both_models: tuple[Elmo, Slow]) -> None:
+def test_weights_are_mutual_information_and_likeness(both_models: tuple[Elmo, Slow]) -> None:
     elmo, slow = both_models
     found = sense_vectors(elmo, [(SENTENCE, k) for k in range(6)], k=len(WORDS))
     assert found.ids.shape == (6, len(PLAIN))

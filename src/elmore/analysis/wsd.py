@@ -28,7 +28,7 @@ from elmore.analysis.probe import LayerProbe, Views, percent
 from elmore.elmo import Elmo
 from elmore.embedding.results import layer_weights, unit
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import SubstituteSpace
+from elmore.language_model.sense_vectors import SenseVectors, SubstituteSpace
 from elmore.report import Report, Row, Value
 from elmore.text.reading import json_records, numbered_lines
 from elmore.text.tokenizer import Sentence
@@ -334,7 +334,8 @@ class _Scorer:
                     spans.append((one.start, one.end - 1))
                 rows[lemma].append(mine)
         texts = {False: known, True: asked}
-        stream = SubstituteSpace(elmo, layers="context").pipe(
+        space = SubstituteSpace(elmo, layers="context")
+        stream = space.pipe(
             (Sentence(tuple(texts[test][number])), spans)
             for (test, number), spans in places.items()
         )
@@ -345,12 +346,12 @@ class _Scorer:
             mine = [
                 (found[test, number], row) for part in rows[lemma] for test, number, row in part
             ]
-            ids = np.stack([part.ids[row] for part, row in mine])
-            # Only the words that occur with this lemma are columns.
-            words, columns = np.unique(ids, return_inverse=True)
-            table = np.zeros((len(ids), len(words)), np.float32)
-            weights = np.stack([part.weights[row] for part, row in mine])
-            np.put_along_axis(table, columns.reshape(weights.shape), weights, axis=1)
+            vectors = SenseVectors(
+                space,
+                np.stack([part.ids[row] for part, row in mine]),
+                np.stack([part.weights[row] for part, row in mine]),
+            ).folded()
+            table = vectors.table(np.unique(vectors.ids))
             states = np.stack([part.layers[row] for part, row in mine if part.layers is not None])
             return table, states, len(rows[lemma][0])
 
@@ -361,7 +362,7 @@ class _Scorer:
         def joined(lemma: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
             words, states, n_known = tables(lemma)
             states -= states[:n_known].mean(axis=0)  # what all uses of the lemma share
-            both = np.hstack([unit(words), _CONTEXT**0.5 * unit(states)]).astype(np.float32)
+            both = np.hstack([words, _CONTEXT**0.5 * unit(states)]).astype(np.float32)
             return both[:n_known, None], both[n_known:, None]
 
         return alone, joined

@@ -33,6 +33,8 @@ Weights = NDArray[np.float64]
 Key = Mapping[str, Mapping[str, float]]
 # Of the official program of 2013: entropies are of weights in ten bins.
 _BINS = 10
+# A use is answered with its likeliest sense, and with others that are nearly as likely.
+_AS_LIKELY = 0.8
 # SemEval-2010 does not say where in its sentence the word is. These forms begin otherwise.
 _IRREGULAR = {
     "lay": ("laid",),
@@ -104,7 +106,7 @@ class SenseInduction:
                     list(mine.values()), elmo=self.elmo, n_senses=self.n_senses, seed=self.seed
                 )
                 answer = {
-                    name: {str(k): float(w / row.max()) for k, w in enumerate(row) if w > 0}
+                    name: {str(k): 1.0 for k in np.flatnonzero(row > _AS_LIKELY * row.max())}
                     for name, row in zip(mine, made.memberships, strict=True)
                 }
             found[word] = _score(truth, answer)

@@ -1,11 +1,13 @@
 """Divide the uses of a word into senses by the substitutes that they share.
 
 A use is the sparse vector of its substitutes (`SenseVectors.folded`). In each of several rounds
-half of all substitutes are hidden, the rest is projected on its leading axes, and average linkage
-divides the uses into some groups. Uses that are often in one group are in one sense: the shares of
-rounds are divided by average linkage again. Single rounds depend on chance, all together hardly do.
+half of all substitutes are hidden. The others are projected on their leading axes, and average
+linkage divides the uses into seven groups. Then groups are joined while the hidden substitutes do
+not separate them: uses of both are nearly as similar as uses of one. Uses that share a group in
+most rounds have one sense, by average linkage again.
 
-Chosen on SemEval-2010 (AVG 41; one round 38; without axes 37; k-means of dense vectors 16.6).
+So the number of senses is what the uses themselves support. It was chosen on SemEval-2010, SemCor
+and synthetic uses; docs/senses.md has the figures.
 """
 
 from __future__ import annotations
@@ -36,19 +38,23 @@ if TYPE_CHECKING:
 Groups = NDArray[np.int64]
 # Substitutes of a use: 100, 200 and 300 gave AVG 38.5, 39.1 and 40.8 on SemEval-2010.
 _N_WORDS = 300
-# 5, 6, 7 and 8 groups gave 38.6, 40.8, 40.8 and 40.6, before exceptions join other groups.
-_DEFAULT = 7
-_ROUNDS, _HIDDEN, _AXES = 10, 0.5, 20
-# A word has one sense if the first axis has this share of all, and the second is much shorter. Of
-# words of SemCor with one sense 18 % are left whole, of those with several 3 % (40 words each);
-# with 0.31 48 % and 5 %, but also 14 of the 100 words of SemEval-2010, all with several senses.
-_ALIKE, _SECOND = 0.4, 0.5
+_ROUNDS, _HIDDEN, _AXES, _GROUPS = 20, 0.5, 20, 7
+# Two groups are joined if a use of the one and a use of the other are on average this much as
+# similar as two uses of the looser group, by hidden substitutes.
+_JOIN = 0.8
+# Uses that are in different groups in half of all rounds are different senses.
+_APART = 0.5
+# If the first axis has this share of all, the uses are much alike, as those of most words with one
+# sense are: then only groups that are far apart are not joined.
+_ALIKE, _JOIN_ALIKE = 0.45, 0.5
 # Of all uses so many decide about the groups; the others join the most similar one.
 _MOST_USES, _MOST_WORDS = 1000, 16_000
 # A group of fewer uses is no sense but an exception: it joins the most similar group.
 _LEAST_USES, _LEAST_SHARE = 2, 0.01
 # Fewer uses are not divided, unless a number of senses is asked for.
 _FEW_USES = 6
+# Cosines that float32 cannot tell from 0.
+_ROUNDING = 1e-6
 # A smaller membership says nothing.
 _LEAST_MEMBERSHIP = 0.05
 _NAME_WORDS = 6
@@ -105,7 +111,7 @@ def induce(
     Args:
         uses: tokens and the position of the word, or sentences with the word in [brackets].
         elmo: a model that has a softmax; the English model by default.
-        n_senses: how many; by default 7, or 1 if the uses are very much alike.
+        n_senses: how many; by default as many as the uses support, mostly 1 to 6.
         like: names of senses with examples, sentences with the word in brackets. Each use joins the
             sense whose examples are most similar, and `n_senses` does not matter.
         seed: of what is hidden in each round.
@@ -160,8 +166,8 @@ def divide(found: SenseVectors, n_senses: int | None = None, seed: int = 0) -> A
     if n_senses is not None and n_senses < 1:
         raise ConfigError(f"n_senses={n_senses}; use 1 or more")
     n, draws = len(found), np.random.default_rng(seed)
-    wanted = min(n, _DEFAULT if n_senses is None else n_senses)
-    if wanted < 2 or (n_senses is None and n < _FEW_USES):
+    wanted = n_senses and min(n, n_senses)
+    if wanted == 1 or n < (_FEW_USES if wanted is None else 2):
         return np.ones((n, 1), np.float32)
     chosen = np.arange(n)
     if n > _MOST_USES:
@@ -172,11 +178,11 @@ def divide(found: SenseVectors, n_senses: int | None = None, seed: int = 0) -> A
         table = folded[chosen].table(words)
     else:  # a model without a softmax
         table = unit(found.dense()[chosen])
-    if n_senses is None and _one_sense(table):
-        return np.ones((n, 1), np.float32)
     together = _together(table, wanted, draws)
-    groups = _cut(_merges(1 - together), wanted)
-    if n_senses is None:
+    merges, heights = _merges(1 - together)
+    left = int((heights > _APART).sum()) + 1 if wanted is None else wanted
+    groups = _cut(merges, left)
+    if wanted is None:
         groups = _without_exceptions(table, groups)
     groups = _by_size(groups)
     member = np.eye(int(groups.max()) + 1, dtype=np.float32)[groups]
@@ -185,7 +191,7 @@ def divide(found: SenseVectors, n_senses: int | None = None, seed: int = 0) -> A
         result[:] = together @ member / member.sum(axis=0)
         # Its own group comes first, even where another one is as near.
         result[np.arange(n), groups] = result.max(axis=1) + np.float32(1e-3)
-        return _shares(result, power=1)
+        return _shares(result)
     centres = unit(member.T @ unit(table))
     for start in range(0, n, _MOST_USES):
         part = folded[np.arange(start, min(n, start + _MOST_USES))]
@@ -194,9 +200,9 @@ def divide(found: SenseVectors, n_senses: int | None = None, seed: int = 0) -> A
     return _shares(result)
 
 
-def _shares(scores: Array, power: int = 3) -> Array:
+def _shares(scores: Array) -> Array:
     """Rows that add up to 1; small parts go, and what belongs nowhere joins the first group."""
-    shares = np.maximum(scores, 0) ** power
+    shares = np.maximum(scores, 0) ** 3
     shares[~shares.any(axis=1), 0] = 1
     shares /= shares.sum(axis=1, keepdims=True)
     shares[shares < np.minimum(_LEAST_MEMBERSHIP, shares.max(axis=1, keepdims=True))] = 0
@@ -210,25 +216,47 @@ def _frequent(folded: SenseVectors) -> NDArray[np.int32]:
     return np.sort(words[np.argsort(-sums, kind="stable")[:_MOST_WORDS]])
 
 
-def _one_sense(table: Array) -> bool:
-    """Whether the uses are so much alike that groups would mean nothing."""
-    values = np.linalg.eigvalsh(table @ table.T)
-    return bool(values[-1] > _ALIKE * values.sum() and values[-2] < _SECOND * values[-1])
-
-
-def _together(table: Array, n_groups: int, draws: np.random.Generator) -> Array:
-    """The share of divisions in which two uses are in one group, (n, n)."""
+def _together(table: Array, n_groups: int | None, draws: np.random.Generator) -> Array:
+    """The share of rounds in which two uses are in one group, (n, n)."""
     n = len(table)
-    sizes = sorted({min(n, max(2, n_groups + more)) for more in (-3, -1, 1)})
+    first_axis = float(np.linalg.eigvalsh(table @ table.T)[-1])
+    join = _JOIN if first_axis < _ALIKE * n else _JOIN_ALIKE
     together = np.zeros((n, n), np.float32)
     for _ in range(_ROUNDS):
-        seen = unit(table[:, draws.random(table.shape[1]) >= _HIDDEN])
-        axes = _leading(seen, draws)
-        merges = _merges(1 - axes @ axes.T)
-        for size in sizes:
-            groups = _cut(merges, size)
-            together += groups[:, None] == groups
-    return together / np.float32(_ROUNDS * len(sizes))
+        hidden = draws.random(table.shape[1]) < _HIDDEN
+        axes = _leading(unit(table[:, ~hidden]), draws)
+        groups = _cut(_merges(1 - axes @ axes.T)[0], min(n, max(_GROUPS, n_groups or 0)))
+        groups = _join_alike(unit(table[:, hidden]), groups, join, n_groups)
+        together += groups[:, None] == groups
+    return together / np.float32(_ROUNDS)
+
+
+def _join_alike(hidden: Array, groups: Groups, join: float, n_groups: int | None) -> Groups:
+    """Join the most similar groups while the hidden substitutes do not separate them.
+
+    Args:
+        hidden: the weights of the hidden substitutes, rows of length 1, (n, n_words).
+        groups: of each use, (n,).
+        join: see `_JOIN`.
+        n_groups: join until so many are left instead.
+    """
+    member = np.eye(int(groups.max()) + 1, dtype=np.float32)[groups]
+    centres, sizes = member.T @ hidden, member.sum(axis=0)
+    # Cosines between two groups, added up, without those of a use with itself.
+    sums = centres @ centres.T - np.diag(member.T @ (hidden**2).sum(axis=1))
+    while len(sums) > (n_groups or 1):
+        pairs = np.outer(sizes, sizes) - np.diag(sizes)
+        means = np.divide(sums, pairs, out=np.ones_like(sums), where=pairs > 0)
+        within = np.minimum.outer(means.diagonal(), means.diagonal())
+        ratios = means / np.maximum(within, _ROUNDING)
+        np.fill_diagonal(ratios, -np.inf)
+        one, two = sorted(divmod(int(ratios.argmax()), len(sums)))
+        if n_groups is None and ratios[one, two] <= join:
+            break
+        both = np.delete(np.eye(len(sums), dtype=np.float32), two, axis=0)
+        both[one, two] = 1
+        sums, sizes, groups = both @ sums @ both.T, both @ sizes, both.argmax(axis=0)[groups]
+    return groups
 
 
 def _leading(vectors: Array, draws: np.random.Generator) -> Array:
@@ -241,8 +269,12 @@ def _leading(vectors: Array, draws: np.random.Generator) -> Array:
     return unit(np.asarray(basis @ (left[:, :n_axes] * lengths[:n_axes]), np.float32))
 
 
-def _merges(distances: Array) -> Groups:
-    """Average linkage by chains of nearest neighbours: (group, group it joins), nearest first."""
+def _merges(distances: Array) -> tuple[Groups, Array]:
+    """Average linkage by chains of nearest neighbours, the nearest groups first.
+
+    Returns:
+        (group, group it joins), (n - 1, 2), and their distances, (n - 1,).
+    """
     distances = distances.copy()
     np.fill_diagonal(distances, np.inf)
     sizes, alive = np.ones(len(distances), np.float32), np.ones(len(distances), bool)
@@ -268,7 +300,8 @@ def _merges(distances: Array) -> Groups:
         distances[two], distances[:, two] = mean, mean
         distances[one], distances[:, one] = np.inf, np.inf
     order = np.argsort(np.array(heights), kind="stable")
-    return np.array(merges, np.int64).reshape(-1, 2)[order]
+    joined = np.array(merges, np.int64).reshape(-1, 2)
+    return joined[order], np.array(heights, np.float32)[order]
 
 
 def _cut(merges: Groups, n_groups: int) -> Groups:
