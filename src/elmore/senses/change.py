@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, SenseVectors, unit
 from elmore.report import Report, Reported, Row
-from elmore.senses.index import Index, Use
-from elmore.senses.induction import divide, sense_names
+from elmore.senses.groups import find_senses
+from elmore.senses.index import Index, Rows, Use
 
 Shares = NDArray[np.float64]
 # What words can be ranked by.
@@ -227,11 +227,12 @@ def compare(
     corrected = _corrected(np.array([one.p for one in found]))
     found = [replace(one, q=float(q)) for one, q in zip(found, corrected, strict=True)]
     n_changed, n_compared = sum(one.q < 0.05 for one in found), len(found)
+    joined = JoinedIndex([old, new], ["old", "new"])
     if sort == "divergence":
-        found = [_with_senses(old, new, one, n_senses, seed) for one in found]
+        found = [_with_senses(joined, one, n_senses, seed) for one in found]
     found.sort(key=lambda one: (-getattr(one, sort), one.word))
     result = [
-        one if one.senses else _with_senses(old, new, one, n_senses, seed) for one in found[:top]
+        one if one.senses else _with_senses(joined, one, n_senses, seed) for one in found[:top]
     ]
     labels = old.label, new.label
     return Changes(tuple(result), labels, n_compared, n_changed, tuple(rare), sort)
@@ -254,34 +255,74 @@ def _difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
 
 
 def _with_senses(
-    old: Index, new: Index, one: WordChange, n_senses: int | None, seed: int
+    joined: JoinedIndex, one: WordChange, n_senses: int | None, seed: int
 ) -> WordChange:
     """Divide the uses of both corpora together, as `Index.senses` divides those of one."""
-    rows, n_old = (old.rows(one.word), new.rows(one.word)), one.n_old
-    parts = [index.substitutes(some) for index, some in zip((old, new), rows, strict=True)]
-    both = SenseVectors(
-        parts[0].space,
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-        layers=None
-        if parts[0].layers is None
-        else np.concatenate([part.layers for part in parts if part.layers is not None]),
-    )
-    memberships = divide(both, n_senses, seed)
-    groups = memberships.argmax(axis=1)
-    shares = [
-        np.bincount(part, minlength=memberships.shape[1]) / len(part)
-        for part in (groups[:n_old], groups[n_old:])
-    ]
+    found = find_senses(joined, one.word, n_senses=n_senses, seed=seed)
     senses = []
-    for group, name in enumerate(sense_names(both, groups, {one.word.lower()})):
-        mine = np.flatnonzero(groups == group)
+    for sense in found.senses:
+        late = joined.source_of(sense.rows)
+        old, new = np.bincount(late, minlength=2) / (one.n_old, one.n_new)
         # The example is from the corpus in which the sense is more frequent.
-        mine = mine[(mine >= n_old) == (shares[1][group] > shares[0][group])]
-        best = int(mine[np.argmax(memberships[mine, group])])
-        use = old.use(rows[0][best]) if best < n_old else new.use(rows[1][best - n_old])
-        senses.append(SenseShare(name, float(shares[0][group]), float(shares[1][group]), use))
-    return replace(one, senses=tuple(senses), divergence=divergence(*shares))
+        example = joined.use(int(sense.rows[np.argmax(late == (new > old))]))
+        senses.append(SenseShare(sense.name, float(old), float(new), example))
+    shares = np.array([(sense.old, sense.new) for sense in senses])
+    return replace(one, senses=tuple(senses), divergence=divergence(*shares.T))
+
+
+class JoinedIndex(Index):
+    """Several indexes as one whose documents are these indexes; enough of it to find senses."""
+
+    def __init__(self, parts: Sequence[Index], labels: Sequence[str]) -> None:
+        self.__dict__.update(parts[0].__dict__)  # the model and its vocabulary
+        self._parts, self._labels, self._chosen = parts, list(labels), None
+        self._starts = np.cumsum([0, *(int(part.offsets[-1]) for part in parts)])
+
+    @property
+    def sources(self) -> list[str]:
+        """The labels of the indexes."""
+        return self._labels
+
+    def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
+        """The uses of a word in all of them."""
+        found, missing = [], None
+        for part, start in zip(self._parts, self._starts, strict=False):
+            try:
+                found.append(part.rows(word, literal=literal) + start)
+            except InputError as error:
+                missing = error
+        if missing is not None and not found:
+            raise missing
+        return np.concatenate(found)
+
+    def source_of(self, rows: Rows) -> Rows:
+        """The number of the index that each use is from."""
+        return np.asarray(np.searchsorted(self._starts, rows, "right") - 1, np.int64)
+
+    def vectors(self, rows: Rows) -> Array:
+        """Dense vectors of uses."""
+        return self._from_each(rows, lambda part, mine: part.vectors(mine))
+
+    def substitutes(self, rows: Rows) -> SenseVectors:
+        """Sparse vectors of uses."""
+        ids = self._from_each(rows, lambda part, mine: part.substitutes(mine).ids)
+        weights = self._from_each(rows, lambda part, mine: part.substitutes(mine).weights)
+        layers = None if ids.shape[1] else self.vectors(rows)
+        return SenseVectors(self._parts[0].substitutes(rows[:0]).space, ids, weights, layers=layers)
+
+    def _from_each(self, rows: Rows, ask: Any) -> NDArray[Any]:
+        numbers = self.source_of(rows)
+        order = np.argsort(numbers, kind="stable")
+        found = [
+            ask(part, rows[numbers == k] - self._starts[k]) for k, part in enumerate(self._parts)
+        ]
+        result = np.concatenate(found)
+        return np.asarray(result[np.argsort(order, kind="stable")])
+
+    def use(self, row: int) -> Use:
+        """A use with its sentence."""
+        number = int(self.source_of(np.array([row]))[0])
+        return self._parts[number].use(int(row - self._starts[number]))
 
 
 class Shift(NamedTuple):

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import Array, SenseVectors, unit
+from elmore.language_model.sense_vectors import unit
 from elmore.report import Report, Reported, Row, Value
-from elmore.senses.change import Changes, compare
+from elmore.senses.change import Changes, JoinedIndex, compare
 from elmore.senses.groups import Sense, WordSenses
-from elmore.senses.index import Index, Rows, Use
+from elmore.senses.index import Index, Rows
 
 Shares = NDArray[np.float64]
 
@@ -151,7 +151,7 @@ def compare_periods(
     changes = compare(parts[0], parts[-1], words, min_uses=min_uses, top=top, **options)
     # The parts of one index have the senses that `Index.senses` finds in all of it.
     base = parts[0].whole
-    joined = _Joined(parts, labels)
+    joined = JoinedIndex(parts, labels)
     one_index = all(part.whole is base for part in parts)
     found = []
     for change in changes.words[:top]:
@@ -225,58 +225,3 @@ def _groups_of(parts: Sequence[Index], rows: Rows) -> Rows:
     for number, part in enumerate(parts):
         found[part.has(rows)] = number
     return found
-
-
-class _Joined(Index):
-    """Several indexes as one whose documents are these indexes; enough of it to find senses."""
-
-    def __init__(self, parts: Sequence[Index], labels: Sequence[str]) -> None:
-        self.__dict__.update(parts[0].__dict__)  # the model and its vocabulary
-        self._parts, self._labels, self._chosen = parts, list(labels), None
-        self._starts = np.cumsum([0, *(int(part.offsets[-1]) for part in parts)])
-
-    @property
-    def sources(self) -> list[str]:
-        """The labels of the indexes."""
-        return self._labels
-
-    def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
-        """The uses of a word in all of them."""
-        found, missing = [], None
-        for part, start in zip(self._parts, self._starts, strict=False):
-            try:
-                found.append(part.rows(word, literal=literal) + start)
-            except InputError as error:
-                missing = error
-        if missing is not None and not found:
-            raise missing
-        return np.concatenate(found)
-
-    def source_of(self, rows: Rows) -> Rows:
-        """The number of the index that each use is from."""
-        return np.asarray(np.searchsorted(self._starts, rows, "right") - 1, np.int64)
-
-    def vectors(self, rows: Rows) -> Array:
-        """Dense vectors of uses."""
-        return self._from_each(rows, lambda part, mine: part.vectors(mine))
-
-    def substitutes(self, rows: Rows) -> SenseVectors:
-        """Sparse vectors of uses."""
-        ids = self._from_each(rows, lambda part, mine: part.substitutes(mine).ids)
-        weights = self._from_each(rows, lambda part, mine: part.substitutes(mine).weights)
-        layers = None if ids.shape[1] else self.vectors(rows)
-        return SenseVectors(self._parts[0].substitutes(rows[:0]).space, ids, weights, layers=layers)
-
-    def _from_each(self, rows: Rows, ask: Any) -> NDArray[Any]:
-        numbers = self.source_of(rows)
-        order = np.argsort(numbers, kind="stable")
-        found = [
-            ask(part, rows[numbers == k] - self._starts[k]) for k, part in enumerate(self._parts)
-        ]
-        result = np.concatenate(found)
-        return np.asarray(result[np.argsort(order, kind="stable")])
-
-    def use(self, row: int) -> Use:
-        """A use with its sentence."""
-        number = int(self.source_of(np.array([row]))[0])
-        return self._parts[number].use(int(row - self._starts[number]))
