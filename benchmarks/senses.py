@@ -46,7 +46,7 @@ Array = np.ndarray
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("vectors", "index", "groups", "change"))
+    parser.add_argument("what", choices=("vectors", "index", "many", "groups", "change"))
     parser.add_argument("--model", default="english", help="what Elmo.load takes")
     parser.add_argument("--text", nargs="+", default=[], help="one sentence per line")
     parser.add_argument("--data", type=Path, help="SemCor and the test sets, as in `analyze wsd`")
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--min-count", type=int, default=100)
     parser.add_argument("--max-uses", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--word", help="many: this word, not one of middling frequency")
     parser.add_argument("--words", type=int, default=200, help="groups: words of SemCor")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -227,6 +228,26 @@ def questions(path: str) -> dict[str, float]:
             for _ in range(3)
         )
     return {name: round(value, 4) for name, value in result.items()}
+
+
+# ------------------------------------------------------------------------------------ many
+
+
+def measure_many(args: argparse.Namespace) -> dict[str, Any]:
+    """Time and memory of the senses of a frequent word with up to 10,000 uses."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "text.txt")
+        with text.open("w", encoding="utf-8") as stream:
+            stream.writelines(f"{line}\n" for line in lines_of(args.text, args.tokens))
+        path = Path(folder, "uses")
+        word = frequent(str(text), 1)[0] if args.word is None else args.word
+        build_index([text], path, model=args.model, words=[word], max_uses=10_000, threads=1)
+        index = Index.open(path)
+        before = peak_memory() or 0
+        seconds = cpu(lambda: index.senses(word))
+        more = (peak_memory() or 0) - before
+        result = {"word": word, "uses": len(index), "senses": len(index.senses(word))}
+        return {**result, "seconds": round(seconds, 2), "more peak MB": round(more / 1e6)}
 
 
 # ------------------------------------------------------------------------------------ groups

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Groups = NDArray[np.int64]
 # Substitutes of a use: 100, 200 and 300 gave AVG 38.5, 39.1 and 40.8 on SemEval-2010.
 _N_WORDS = 300
-_ROUNDS, _HIDDEN, _AXES, _GROUPS = 20, 0.5, 20, 7
+_ROUNDS, _HIDDEN, _AXES, _GROUPS = 40, 0.5, 20, 7
 # Two groups are joined if a use of the one and a use of the other are on average this much as
 # similar as two uses of the looser group, by hidden substitutes.
 _JOIN = 0.8
@@ -48,7 +48,7 @@ _APART = 0.5
 # sense are: then only groups that are far apart are not joined.
 _ALIKE, _JOIN_ALIKE = 0.45, 0.5
 # Of all uses so many decide about the groups; the others join the most similar one.
-_MOST_USES, _MOST_WORDS = 1000, 16_000
+_MOST_USES, _MOST_WORDS = 800, 16_000
 # A group of fewer uses is no sense but an exception: it joins the most similar group.
 _LEAST_USES, _LEAST_SHARE = 2, 0.01
 # Fewer uses are not divided, unless a number of senses is asked for.
@@ -346,7 +346,11 @@ def sense_names(found: SenseVectors, groups: Groups, own: Collection[str]) -> li
     for group in range(len(sums)):
         here = groups == group
         np.add.at(sums[group], columns[here], folded.weights[here] / max(1, here.sum()))
-    hidden = {k for k, word in enumerate(found.space.words) if word.lower() in own}
+    hidden = {
+        k
+        for k, word in enumerate(found.space.words)
+        if word.lower() in own or not any(map(str.isalnum, word))
+    }
     hidden |= {int(bases[k]) for k in hidden}
     names = []
     for group in range(len(sums)):
