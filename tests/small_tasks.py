@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore import Elmo
-from elmore.tasks import folder
+from elmore.tasks import TASKS, folder
 from elmore.tasks.recipe import TaskRecipe
 
 NER = """-DOCSTART- -X- O O
@@ -144,7 +144,7 @@ SIZES = {
         "data.batch_size": "2",
     },
 }
-NAMES = tuple(folder.TASKS)
+NAMES = tuple(TASKS)
 task_class: Any = folder.task_class
 
 

@@ -16,7 +16,8 @@ from elmore.base.messages import SILENT, Progress, say, wants_reports
 from elmore.elmo import Elmo
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.folder import PAPER_TASKS, load, runs_of, task_class
+from elmore.tasks import PAPER_TASKS
+from elmore.tasks.folder import load, runs_of, task_class
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Task
 from elmore.training.seeds import numpy_generator

@@ -10,12 +10,10 @@ import click
 
 from elmore.cli import options
 from elmore.cli.console import Console, check_picture, check_report, fitted
+from elmore.tasks import PAPER_TASKS
 
 if TYPE_CHECKING:
     from elmore.report import Report
-
-# The tasks that a study can train: those whose network has a place for ELMo to choose.
-_TASKS = ("ner", "sentiment", "nli", "srl", "qa", "coref")
 
 
 @click.group(
@@ -246,7 +244,7 @@ The folder holds data/WORD/uses.csv and judgments.csv, and clusters/opt/WORD.csv
 # --------------------------------------------------------------------------- studies of tasks
 
 _STUDY = {
-    "task": options.choice(_TASKS, "ner", "What to train."),
+    "task": options.choice(PAPER_TASKS, "ner", "What to train."),
     "recipe": options.recipe("laptop"),
     "settings": options.settings,
     "seeds": options.seeds,

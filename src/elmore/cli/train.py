@@ -17,12 +17,13 @@ from elmore.base.optional import require
 from elmore.cli import options
 from elmore.cli.console import Console, check_picture, fitted, line_writer, several
 from elmore.errors import ConfigError
+from elmore.tasks import OWN_TASKS, TASKS
 
 if TYPE_CHECKING:
     from elmore.report import Report
     from elmore.tasks.predictions import Predictor
 
-_TRAIN = """\
+_TRAIN = f"""\
   elmore train classify reviews.csv --column review --label stars -o reviews/
   elmore train tag en_ewt-ud-train.conllu --label upos -o tagger/ --curve
   elmore train ner train.conll --dev dev.conll --vectors glove.txt -o ner/
@@ -30,14 +31,7 @@ _TRAIN = """\
   elmore train ner train.conll --dev dev.conll -o ner/ --resume
 
 tasks:
-  tag        your own tags or spans (CoNLL, CSV, JSONL)
-  classify   your own classes (CSV, JSONL)
-  ner        names and what they are names of (CoNLL columns)
-  sentiment  five-way sentiment (SST trees)
-  nli        does one sentence follow from another (SNLI)
-  srl        who did what to whom (CoNLL-2012 PropBank columns)
-  qa         the answer to a question in a paragraph (SQuAD)
-  coref      which words corefer (CoNLL-2012 clusters)
+{chr(10).join(f"  {name:<9}  {task.summary}" for name, task in TASKS.items())}
 
 Ctrl-C saves the run and stops it; --resume continues.
 """
@@ -45,11 +39,6 @@ _EVALUATE = """\
   elmore evaluate ner/ test.conll
   elmore evaluate reviews/ test.csv --plot confusions.svg --json
 """
-_TASKS = ("tag", "classify", "ner", "sentiment", "nli", "srl", "qa", "coref")
-# Tasks on data of any form, whose columns have names.
-_OWN = ("tag", "classify")
-
-
 _COLUMNS = {
     "text": options.column(),
     "label": options.option(
@@ -73,9 +62,9 @@ def _checked(
     named = {name: value for name, value in columns.items() if value is not None}
     given = ["--column" if name == "text" else f"--{name}" for name in named]
     given += [f"--{name}" for name, value in flags.items() if value]
-    if given and task not in _OWN:
+    if given and task not in OWN_TASKS:
         names = ", ".join(given)
-        raise ConfigError(f"{names}: only for {' and '.join(_OWN)}; leave it out for {task}")
+        raise ConfigError(f"{names}: only for {' and '.join(OWN_TASKS)}; leave it out for {task}")
     torch, _, _ = (require(name, "tasks", "a task") for name in ("torch", "sklearn", "seqeval"))
     if threads is not None:
         torch.set_num_threads(threads)  # a global setting, so only a program may change it
@@ -85,7 +74,7 @@ def _checked(
 @options.verb(_TRAIN)
 def train(
     *,
-    task: str = options.argument("TASK", type=click.Choice(_TASKS)),
+    task: str = options.argument("TASK", type=click.Choice(tuple(TASKS))),
     inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1, required=True),
     dev: tuple[str, ...] = options.repeated("Development data, to choose the best epoch"),
     test: tuple[str, ...] = options.repeated("Test data, scored last"),
@@ -111,7 +100,7 @@ def train(
     output = run.output
     _check_folder(output, several=seeds > 1)
     elmo = None if no_elmo else model.load(tokenizer)
-    kind: Any = task_class(task)  # those of `_OWN` take columns, and have more methods
+    kind: Any = task_class(task)  # those of `OWN_TASKS` take columns, and have more methods
     chosen = TaskRecipe.load(run.recipe, task, kind.sizes, run.settings)
     reports: dict[int, Report] = {}
     for number in range(run.seed, run.seed + seeds):

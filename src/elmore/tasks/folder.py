@@ -35,26 +35,12 @@ from elmore.formats.containers.safetensors_files import read_safetensors, write_
 from elmore.limits import LIMITS
 from elmore.options import Start
 from elmore.published.hub import fetch_hugging_face, home, is_hugging_face
+from elmore.tasks import OWN_TASKS, TASKS
 from elmore.tasks.predictions import Predictor
 from elmore.text.segmenter import Tokenizer
 
 if TYPE_CHECKING:
     from elmore.tasks.task import Task
-
-# The module and class of each task. The names of tasks in files are looked up here; nothing that a
-# file names is imported.
-TASKS = {
-    "tag": ("elmore.tasks.own.tag", "Tagger"),
-    "classify": ("elmore.tasks.own.classify", "Classifier"),
-    "ner": ("elmore.tasks.paper.ner", "Ner"),
-    "sentiment": ("elmore.tasks.paper.sentiment", "Sentiment"),
-    "nli": ("elmore.tasks.paper.nli", "Nli"),
-    "srl": ("elmore.tasks.paper.srl", "Srl"),
-    "qa": ("elmore.tasks.paper.qa", "Qa"),
-    "coref": ("elmore.tasks.paper.coref", "Coref"),
-}
-# The models of the paper, which its studies compare.
-PAPER_TASKS = tuple(name for name, (module, _) in TASKS.items() if ".paper." in module)
 
 # The file by which the folder of a trained task is known.
 FACTS = "task.json"
@@ -270,8 +256,8 @@ def bilm_of(
 def task_class(name: str) -> type[Task[Any, Any]]:
     """The class of a task of `TASKS`; it needs torch."""
     require("torch", "tasks", f"the task {name}")
-    module, class_name = TASKS[name]
-    found: type[Task[Any, Any]] = getattr(importlib.import_module(module), class_name)
+    module = importlib.import_module(f"elmore.tasks.{TASKS[name].module}")
+    found: type[Task[Any, Any]] = getattr(module, TASKS[name].name)
     return found
 
 
@@ -320,7 +306,7 @@ def load(
             f"'{shown(model, 120)}' is a model for {shown(name, 30)!r}, which is not a task of "
             "elmore; upgrade elmore"
         )
-    if light and name in ("tag", "classify"):
+    if light and name in OWN_TASKS:
         from elmore.tasks.own.light import load_light  # only here: it imports the biLM's kernels
 
         content = read_task(place)
