@@ -84,7 +84,7 @@ def embed_files(
                 if shard.number in earlier:  # read all the same, to find where the next one starts
                     progress.update(len(shard.texts))
                     continue
-                file = f"shard-{shard.number:06d}{VECTOR_FORMATS[job.format][0]}"
+                file = f"shard-{shard.number:06d}{VECTOR_FORMATS[job.format].suffixes[0]}"
                 place = {"number": shard.number, "first": shard.first, "file": file}
                 yield {**place, "folder": folder.path, "texts": shard.texts}
 

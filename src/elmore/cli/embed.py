@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.tokenizer import Sentence
 
+_SUFFIXES = {name: one.suffixes for name, one in VECTOR_FORMATS.items()}
 _EMBED = """\
   elmore embed "A plant grew ."
   elmore embed news.txt -o news.hdf5 --layers all --tokenized
@@ -63,7 +64,7 @@ def embed(
     text: options.TextInput = options.text_input,
     output: Path | None = options.output("File to create; stdout by default, for jsonl."),
     force: bool = options.force,
-    form: str | None = options.format(VECTOR_FORMATS, "jsonl"),
+    form: str | None = options.format(_SUFFIXES, "jsonl"),
     wanted: Output = options.group(
         Output,
         layers=options.layers(every="each layer"),
@@ -101,7 +102,7 @@ def embed(
         text.check(console)
         _predict(text, model.load(text.tokenizer), wanted, console)
         return
-    form = options.format_of(form, output, VECTOR_FORMATS, "jsonl")
+    form = options.format_of(form, output, _SUFFIXES, "jsonl")
     if workers is None and shard_bytes is not None:
         raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
     if workers is not None and output is None:

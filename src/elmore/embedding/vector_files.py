@@ -35,13 +35,31 @@ if TYPE_CHECKING:
 
     from elmore.options import StoredType
 
-# Each with the suffixes that mean it; the first is that of shards.
-VECTOR_FORMATS: dict[str, tuple[str, ...]] = {
-    "jsonl": (".jsonl", ".json", ".txt"),
-    "npz": (".npz",),
-    "npy": (".npy",),
-    "hdf5": (".hdf5", ".h5"),
-    "parquet": (".parquet",),
+
+class VectorFormat(NamedTuple):
+    """A format of files of vectors.
+
+    Attributes:
+        suffixes: those that mean it; the first is that of shards.
+        writer: its module in this package and the function there that writes records.
+        one_each: whether it holds nothing but one vector per sentence.
+        to_pipe: whether it can be written where one cannot seek.
+    """
+
+    suffixes: tuple[str, ...]
+    writer: tuple[str, str]
+    one_each: bool = False
+    to_pipe: bool = False
+
+
+VECTOR_FORMATS = {
+    "jsonl": VectorFormat(
+        (".jsonl", ".json", ".txt"), ("vector_files", "_write_jsonl"), to_pipe=True
+    ),
+    "npz": VectorFormat((".npz",), ("vector_files", "_write_npz")),
+    "npy": VectorFormat((".npy",), ("vector_files", "_write_npy"), one_each=True),
+    "hdf5": VectorFormat((".hdf5", ".h5"), ("hdf5_file", "write")),
+    "parquet": VectorFormat((".parquet",), ("parquet_file", "write")),
 }
 # float32 in 7 digits is right to 1 part in 10 million; float16 needs 5 to be exact.
 _NUMBER = {"float32": "%.7g", "float16": "%.5g"}
@@ -101,7 +119,7 @@ class Settings:
 
 def check_format(name: str, *, pooled: bool) -> None:
     """Refuse a format that cannot hold one vector per token, if these are asked for."""
-    if name == "npy" and not pooled:
+    if VECTOR_FORMATS[name].one_each and not pooled:
         raise ConfigError(
             f"{name} holds one vector per sentence; pass --pool mean, or use npz for one per token"
         )
@@ -118,14 +136,12 @@ def write_vectors(
         records: read one by one, when the file is open.
         settings: what the format must know before the first record.
     """
-    if path is None and name != "jsonl":
+    if path is None and not VECTOR_FORMATS[name].to_pipe:
         raise ConfigError(f"{name} cannot be written to a pipe; pass -o FILE")
     check_format(name, pooled=settings.pooled)
+    module, function = VECTOR_FORMATS[name].writer
     write: Callable[[BinaryIO, Iterable[Record], Settings], None]
-    if name in ("hdf5", "parquet"):
-        write = importlib.import_module(f"elmore.embedding.{name}_file").write
-    else:
-        write = {"jsonl": _write_jsonl, "npy": _write_npy, "npz": _write_npz}[name]
+    write = getattr(importlib.import_module(f"elmore.embedding.{module}"), function)
     if path is None:
         if sys.stdout is None:  # closed before we were started
             raise ElmoreError("stdout is closed; pass -o FILE")
