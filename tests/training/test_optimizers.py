@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from elmore.nn.softmax import RowGradient
 from elmore.nn.threads import TorchWorkers
-from elmore.training.bilm.recipe import ScheduleRecipe
+from elmore.tasks.recipe import LearningRecipe
+from elmore.training.bilm.recipe import OptimizerRecipe, ScheduleRecipe
 from elmore.training.optimizers import (
     Adadelta,
     Adagrad,
@@ -22,6 +23,7 @@ from elmore.training.optimizers import (
     Update,
     clip_by_global_norm,
     learning_rate,
+    make_optimizer,
     orthogonalize,
     plateau_factor,
     sum_rows,
@@ -306,3 +308,14 @@ def test_the_rate_halves_when_scores_do_not_rise() -> None:
     assert plateau_factor([-3.0, -4.0, -4.0], patience=0) == 0.25
     assert plateau_factor([-3.0, -4.0, -4.0], patience=1) == 0.5
     assert plateau_factor([-3.0, -4.0, -2.0, -5.0], patience=1) == 1
+
+
+@pytest.mark.parametrize("recipe", [OptimizerRecipe, LearningRecipe])
+def test_every_name_of_a_recipe_is_an_optimizer_of_its_own(recipe: type) -> None:
+    names = get_args(get_type_hints(recipe)["name"])
+    muon: Any = {"rate": 1.0, "momentum": 0.9, "rounded": False, "run": None}
+    made = [
+        make_optimizer(name, betas=(0.9, 0.99), epsilon=1e-8, **(muon if name == "muon" else {}))
+        for name in names
+    ]
+    assert len({type(one) for one in made}) == len(names) >= 2

@@ -167,15 +167,17 @@ def pool(vectors: Array, how: Pooling) -> Array:
     """
     if not vectors.shape[-2]:
         return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
-    if how == "first":
-        return vectors[..., 0, :].copy()
-    if how == "last":
-        return vectors[..., -1, :].copy()
-    if how == "mean":
-        # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
-        total = vectors.sum(axis=-2, dtype=np.float64)
-        return np.asarray(total / vectors.shape[-2], np.float32)
-    return np.asarray(vectors.max(axis=-2))
+    return np.asarray(_POOLINGS[how](vectors), np.float32)
+
+
+# All but "sif", which needs the words and their frequencies (`sif.py`).
+_POOLINGS: dict[Pooling, Callable[[Array], NDArray[Any]]] = {
+    # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
+    "mean": lambda vectors: vectors.mean(axis=-2, dtype=np.float64),
+    "max": lambda vectors: vectors.max(axis=-2),
+    "first": lambda vectors: vectors[..., 0, :].copy(),
+    "last": lambda vectors: vectors[..., -1, :].copy(),
+}
 
 
 def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:

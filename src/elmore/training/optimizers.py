@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from elmore.errors import ConfigError
 from elmore.nn.softmax import RowGradient
 from elmore.training.bilm.recipe import ScheduleRecipe
 
@@ -289,12 +290,16 @@ def make_optimizer(
     **muon: Any,
 ) -> Optimizer:
     """Make an optimizer by the name that recipes give it; the first beta is Adadelta's rho."""
-    if name == "adagrad":
-        return Adagrad(accumulator=accumulator)
-    if name == "adadelta":
-        return Adadelta(rho=betas[0], epsilon=epsilon)
-    adam = Adam(betas=betas, epsilon=epsilon, weight_decay=weight_decay)
-    return Muon(adam, weight_decay=weight_decay, **muon) if name == "muon" else adam
+    match name:
+        case "adagrad":
+            return Adagrad(accumulator=accumulator)
+        case "adadelta":
+            return Adadelta(rho=betas[0], epsilon=epsilon)
+        case "adam" | "muon":
+            adam = Adam(betas=betas, epsilon=epsilon, weight_decay=weight_decay)
+            return Muon(adam, weight_decay=weight_decay, **muon) if name == "muon" else adam
+        case _:
+            raise ConfigError(f"optimizer.name={name!r} is not implemented; add it here")
 
 
 def is_lstm_matrix(name: str) -> bool:
