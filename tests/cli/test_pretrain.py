@@ -39,7 +39,7 @@ def test_a_training_from_end_to_end(cli, data, tmp_path):
     assert done.code == 0
     assert done.out == ""
     lines = done.err.splitlines()
-    assert "tokens: sampled perplexity" in lines[1]
+    assert "tokens: training perplexity" in lines[1]
     assert "tokens/s" in lines[1]
     assert any("held-out perplexity" in line for line in lines[:-1])
     pattern = rf"trained {out}, held-out perplexity \S+ \(without <UNK> \S+; \S+% of the words are "

@@ -28,7 +28,7 @@ def test_it_says_what_the_command_line_says(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert " tokens: held-out perplexity " in shown.err
-    assert " tokens: sampled perplexity " in shown.err
+    assert " tokens: training perplexity " in shown.err
 
 
 def test_it_can_be_silenced(

@@ -155,6 +155,6 @@ class Display(AbstractContextManager["Display"]):
 
 
 def _losses(line: dict[str, Any]) -> str:
-    """The training losses as perplexities of the sampled softmax, labelled as such."""
+    """The training losses as perplexities, labelled as such: most are of a sampled softmax."""
     values = [math.exp(min(loss, 50)) for loss in line["loss"].values()]
-    return "sampled perplexity " + "/".join(f"{value:.1f}" for value in values)
+    return "training perplexity " + "/".join(f"{value:.1f}" for value in values)

@@ -69,7 +69,7 @@ def _draw_language_model(
             parts = [losses[max(0, k - width + 1) : k + 1] for k in range(len(losses))]
             # The mean of losses, then exp: a mean of perplexities would follow the peaks.
             smooth = [math.exp(sum(part) / len(part)) for part in parts]
-            label = f"training, {name} (sampled softmax)"
+            label = f"training, {name}"
             upper.plot(_millions(steps), smooth, color=colour, linewidth=1, label=label)
     for name, colour in (("forward", "#08519c"), ("backward", "#a63603")):
         key = f"{name}_perplexity"
