@@ -100,7 +100,8 @@ static PyObject *native_lstm_backward(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* panels_bytes(n, k, kind), panels_workspace(k, kind), recurrence_workspace(rows, cells, dim, kind) */
+/* panels_bytes(n, k, kind), panels_workspace(k, kind),
+ * recurrence_workspace(rows, cells, dim, kind of state, kind of project) */
 static PyObject *native_panels_bytes(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -125,10 +126,10 @@ static PyObject *native_recurrence_workspace(PyObject *self, PyObject *args)
 {
     (void)self;
     long long rows, cells, dim;
-    int kind;
-    if (!PyArg_ParseTuple(args, "LLLi", &rows, &cells, &dim, &kind))
+    int state, project;
+    if (!PyArg_ParseTuple(args, "LLLii", &rows, &cells, &dim, &state, &project))
         return NULL;
-    return PyLong_FromLongLong(recurrence_workspace(rows, cells, dim, kind));
+    return PyLong_FromLongLong(recurrence_workspace(rows, cells, dim, state, project));
 }
 
 /* panels_pack(packed, sums, values, n, k, kind, gates) */

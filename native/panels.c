@@ -7,6 +7,10 @@
 
 #include "compiler.h"
 
+/* Steps of the second byte of an input, in steps of the first. A power of two, so that fusing the
+ * product with the sum would change nothing. */
+#define FINE_STEP (1.0f / 256)
+
 /* ---------------------------------------------------------------- plain C, the reference */
 
 static float half_to_float(uint16_t half)
@@ -29,21 +33,25 @@ static float half_to_float(uint16_t half)
 static void panels_tile_plain(float *out, const panels_matrix *matrix, const panels_input *input,
                               int64_t row, int64_t rows, int64_t group, int64_t begin, int64_t end)
 {
-    int64_t depth = matrix->kind == PANELS_INT8 ? panels_up(matrix->k, 4) : matrix->k;
+    int terms = panels_terms(matrix->kind);
+    int64_t depth = terms ? panels_up(matrix->k, 4) : matrix->k;
     for (int64_t p = 0; p < 4; p++)
         for (int64_t r = 0; r < rows; r++) {
             int64_t first = (group * 4 + p) * depth * PANEL;
             float *to = out + r * GROUP + p * PANEL;
-            if (matrix->kind == PANELS_INT8) {
-                int32_t sums[PANEL] = {0};
-                const uint8_t *x = input->bytes + (row + r) * depth;
+            if (terms) {
+                int32_t sums[2 * PANEL] = {0};
+                const uint8_t *x = input->bytes + (row + r) * terms * depth;
                 const int8_t *w = (const int8_t *)matrix->panels + first;
-                for (int64_t k = begin; k < end; k++)
-                    for (int64_t j = 0; j < PANEL; j++)
-                        sums[j] += (int8_t)x[k] * w[(k / 4 * PANEL + j) * 4 + k % 4];
+                for (int64_t t = 0; t < terms; t++)
+                    for (int64_t k = begin; k < end; k++)
+                        for (int64_t j = 0; j < PANEL; j++)
+                            sums[t * PANEL + j] +=
+                                (int8_t)x[t * depth + k] * w[(k / 4 * PANEL + j) * 4 + k % 4];
                 const float *scales = matrix->scales + group * GROUP + p * PANEL;
                 for (int64_t j = 0; j < PANEL; j++)
-                    to[j] = (float)sums[j] * (input->scales[row + r] * scales[j]);
+                    to[j] = ((float)sums[j] + (float)sums[PANEL + j] * FINE_STEP) *
+                            (input->scales[row + r] * scales[j]);
                 continue;
             }
             float sums[PANEL] = {0};
@@ -270,7 +278,7 @@ static int64_t item_bytes(int kind)
 
 int64_t panels_bytes(int64_t n, int64_t k, int kind)
 {
-    int64_t depth = kind == PANELS_INT8 ? panels_up(k, 4) : k;
+    int64_t depth = panels_terms(kind) ? panels_up(k, 4) : k;
     return panels_up(n, GROUP) * depth * item_bytes(kind);
 }
 
@@ -287,7 +295,7 @@ void panels_pack(void *packed, int32_t *sums, const void *values, int64_t n, int
                  int gates)
 {
     int64_t columns = gates ? 4 * panels_up(n / 4, PANEL) : panels_up(n, GROUP);
-    int64_t depth = kind == PANELS_INT8 ? panels_up(k, 4) : k;
+    int64_t depth = panels_terms(kind) ? panels_up(k, 4) : k;
     for (int64_t first = 0; first < columns; first += PANEL)
         for (int64_t j = 0; j < PANEL; j++) {
             int64_t row = source_row(first + j, n, gates);
@@ -318,7 +326,8 @@ void panels_pack(void *packed, int32_t *sums, const void *values, int64_t n, int
 
 int64_t panels_workspace(int64_t k, int kind)
 {
-    return kind == PANELS_INT8 ? BLOCK_ROWS * (8 + panels_up(k, 4)) : 0;
+    int terms = panels_terms(kind);
+    return terms ? BLOCK_ROWS * (4 + terms * (4 + panels_up(k, 4))) : 0;
 }
 
 /* Adds a tile to what stands before it, and clips: one row. */
@@ -337,19 +346,21 @@ void panels_affine(const panels_kernels *kernels, float *output, const panels_ma
                    int64_t rows)
 {
     int64_t n = matrix->n, k = matrix->k, depth = panels_up(k, 4);
+    int terms = panels_terms(matrix->kind);
     float *scales = workspace;
     int32_t *extra = (int32_t *)(void *)(scales + BLOCK_ROWS);
-    uint8_t *bytes = (uint8_t *)(extra + BLOCK_ROWS);
+    uint8_t *bytes = (uint8_t *)(extra + terms * BLOCK_ROWS);
     float tile[TILE_ROWS * GROUP];
     for (int64_t block = 0; block < rows; block += BLOCK_ROWS) {
         int64_t count = rows - block < BLOCK_ROWS ? rows - block : BLOCK_ROWS;
         panels_input x = {input + block * k, k, bytes, scales, extra};
         /* Integer sums may run over all inputs; floats are summed in pieces. */
         int64_t piece = DEPTH;
-        if (matrix->kind == PANELS_INT8) {
+        if (terms) {
             piece = k;
             for (int64_t r = 0; r < count; r++)
-                kernels->quantize(bytes + r * depth, scales + r, extra + r, x.values + r * k, k);
+                kernels->quantize(bytes + r * terms * depth, scales + r, extra + r * terms,
+                                  x.values + r * k, k, terms);
         }
         for (int64_t begin = 0; begin < k; begin += piece) {
             int64_t end = k - begin < piece ? k : begin + piece;

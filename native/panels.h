@@ -22,7 +22,9 @@
 /* Rows that share one walk over the weights: their inputs stay in the second cache. */
 #define BLOCK_ROWS 144
 
-enum { PANELS_FLOAT32 = 0, PANELS_FLOAT16 = 1, PANELS_INT8 = 2 };
+/* With int8 weights an input is rounded to a byte, and with INT8_FINE what that leaves over to a
+ * second one. */
+enum { PANELS_FLOAT32 = 0, PANELS_FLOAT16 = 1, PANELS_INT8 = 2, PANELS_INT8_FINE = 3 };
 
 typedef struct {
     const void *panels;
@@ -35,9 +37,10 @@ typedef struct {
 typedef struct {
     const float *values;  /* (rows, stride) */
     int64_t stride;
-    const uint8_t *bytes; /* (rows, k up to 4), with int8 weights */
-    const float *scales;  /* (rows,), with int8 weights */
-    const int32_t *extra; /* (rows,), with int8 weights: what `tile` adds to a row's sums */
+    /* The others with int8 weights only; terms as in panels_terms. */
+    const uint8_t *bytes; /* (rows, terms, k up to 4) */
+    const float *scales;  /* (rows,) */
+    const int32_t *extra; /* (rows, terms): what `tile` adds to the sums of products of bytes */
 } panels_input;
 
 typedef struct {
@@ -45,8 +48,9 @@ typedef struct {
     /* out (rows, GROUP) = inputs [begin, end) of `rows` rows, times a group's weights */
     void (*tile)(float *out, const panels_matrix *matrix, const panels_input *input, int64_t row,
                  int64_t rows, int64_t group, int64_t begin, int64_t end);
-    /* bytes (k up to 4), scale (1), extra (1): one row, as `tile` of int8 wants it */
-    void (*quantize)(uint8_t *bytes, float *scale, int32_t *extra, const float *values, int64_t k);
+    /* bytes (terms, k up to 4), scale (1), extra (terms): one row, as `tile` of int8 wants it */
+    void (*quantize)(uint8_t *bytes, float *scale, int32_t *extra, const float *values, int64_t k,
+                     int terms);
 } panels_kernels;
 
 /* The kernels of an instruction set, NULL where it was not compiled. */
@@ -64,6 +68,12 @@ void panels_affine(const panels_kernels *kernels, float *output, const panels_ma
                    const float *input, const float *bias, void *workspace, float bound,
                    int64_t rows);
 int64_t panels_workspace(int64_t k, int kind);
+
+/* Bytes of one input; 0 with floats. */
+static inline int panels_terms(int kind)
+{
+    return kind < PANELS_INT8 ? 0 : kind - PANELS_INT8 + 1;
+}
 
 static inline int64_t panels_up(int64_t value, int64_t unit)
 {

@@ -103,19 +103,30 @@ static TARGET void NAME(tile)(float *out, const panels_matrix *matrix, const pan
                               int64_t row, int64_t rows, int64_t group, int64_t begin, int64_t end)
 {
     const float *x = input->values + row * input->stride + begin;
-    if (matrix->kind == PANELS_INT8) {
-        int64_t k = panels_up(matrix->k, 4);
-        int32_t sums[TILE_ROWS * GROUP];
+    int terms = panels_terms(matrix->kind);
+    if (terms) {
+        int64_t k = panels_up(matrix->k, 4), n = rows * terms;
+        int32_t sums[2 * TILE_ROWS * GROUP];
+        const uint8_t *bytes = input->bytes + row * terms * k + begin;
         const int8_t *w = (const int8_t *)matrix->panels + (group * 4 * k + begin) * PANEL;
-        NAME(any_bytes)(sums, input->bytes + row * k + begin, k, w, k * PANEL,
-                        panels_up(end - begin, 4), rows);
+        for (int64_t r = 0; r < n; r += TILE_ROWS)
+            NAME(any_bytes)(sums + r * GROUP, bytes + r * k, k, w, k * PANEL,
+                            panels_up(end - begin, 4), n - r < TILE_ROWS ? n - r : TILE_ROWS);
         const float *scales = matrix->scales + group * GROUP;
         const int32_t *all = matrix->sums + group * GROUP;
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t j = 0; j < GROUP; j++)
+        const int32_t *extra = input->extra + row * terms;
+        for (int64_t r = 0; r < rows; r++) {
+            const int32_t *high = sums + r * terms * GROUP, *low = high + GROUP;
+            float scale = input->scales[row + r];
+            for (int64_t j = 0; j < GROUP && terms == 1; j++)
                 out[r * GROUP + j] =
-                    (float)(sums[r * GROUP + j] - OFFSET * all[j] + input->extra[row + r]) *
-                    (input->scales[row + r] * scales[j]);
+                    (float)(high[j] - OFFSET * all[j] + extra[r]) * (scale * scales[j]);
+            for (int64_t j = 0; j < GROUP && terms == 2; j++)
+                out[r * GROUP + j] = ((float)(high[j] - OFFSET * all[j] + extra[2 * r]) +
+                                      (float)(low[j] - OFFSET * all[j] + extra[2 * r + 1]) *
+                                          FINE_STEP) *
+                                     (scale * scales[j]);
+        }
     } else if (matrix->kind == PANELS_FLOAT16) {
         const uint16_t *w = (const uint16_t *)matrix->panels + (group * 4 * matrix->k + begin) * PANEL;
         NAME(any_floats)(out, x, input->stride, (const char *)w, matrix->k * PANEL * 2, end - begin,

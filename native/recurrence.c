@@ -12,13 +12,11 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int kind)
+int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int state, int project)
 {
-    int64_t block = least(rows, BLOCK_ROWS);
-    int64_t bytes = block * cells * 4 + panels_workspace(cells, kind);
-    if (kind == PANELS_INT8)
-        bytes += block * (8 + panels_up(dim, 4));
-    return bytes;
+    int64_t block = least(rows, BLOCK_ROWS), terms = panels_terms(state);
+    int64_t bytes = block * cells * 4 + panels_workspace(cells, project);
+    return terms ? bytes + block * (4 + terms * (4 + panels_up(dim, 4))) : bytes;
 }
 
 int recurrence_fits(const recurrence *run, int64_t packed, int64_t batch, int64_t n_gates)
@@ -52,14 +50,15 @@ static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const 
 {
     int64_t cells = run->cells, dim = run->dim, depth = panels_up(dim, 4);
     float *unprojected = (float *)(void *)workspace; /* (count, cells) */
-    float *scales = unprojected + count * cells;     /* (count,), int8 only */
-    int32_t *extra = (int32_t *)(void *)(scales + count); /* (count,), int8 only */
-    uint8_t *bytes = (uint8_t *)(extra + count);     /* (count, depth), int8 only */
+    /* with int8 only: */
+    int terms = panels_terms(run->state.kind);
+    float *scales = unprojected + count * cells;          /* (count,) */
+    int32_t *extra = (int32_t *)(void *)(scales + count); /* (count, terms) */
+    uint8_t *bytes = (uint8_t *)(extra + count * terms);  /* (count, terms, depth) */
     char *rest = (char *)scales;
-    if (run->state.kind == PANELS_INT8) {
-        for (int64_t r = 0; r < count; r++)
-            kernels->quantize(bytes + r * depth, scales + r, extra + r, hidden + r * dim, dim);
-    }
+    for (int64_t r = 0; r < count && terms; r++)
+        kernels->quantize(bytes + r * terms * depth, scales + r, extra + r * terms,
+                          hidden + r * dim, dim, terms);
     panels_input x = {hidden, dim, bytes, scales, extra};
     float tile[TILE_ROWS * GROUP];
     float *to = run->project.panels ? unprojected : run->output + row * dim;

@@ -22,7 +22,7 @@ typedef struct {
 int recurrence_fits(const recurrence *run, int64_t packed, int64_t batch, int64_t n_gates);
 void recurrence_run(const panels_kernels *kernels, const lstm_kernels *lstm, const recurrence *run,
                     void *workspace);
-/* Bytes of workspace for steps of up to `rows` rows. */
-int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int kind);
+/* Bytes of workspace for steps of up to `rows` rows, with the kinds of both matrices. */
+int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int state, int project);
 
 #endif

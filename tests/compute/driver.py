@@ -60,6 +60,6 @@ def run(*command: str | Path) -> Report:
     largest: dict[str, dict[str, float]] = {}
     for line in differences:
         place, number = line.split(": ")
-        instruction_set, kernel = place.split(", ")
+        instruction_set, kernel = place.split(", ", 1)
         largest.setdefault(instruction_set, {})[kernel] = float(number)
     return Report(largest, checksum)

@@ -58,7 +58,7 @@ def gates_backward() -> np.ndarray:
 def recurrence() -> np.ndarray:
     gates, cell, hidden, output = array(0, 0, 0, 0), array(TINY), array(0), array(1)
     state, sizes = (at(zeros := array(size=64)), 0, 0, 4, 1, 0), np.ones(1, np.int64)
-    workspace = np.zeros(MODULE.recurrence_workspace(1, 1, 1, 0), np.uint8)
+    workspace = np.zeros(MODULE.recurrence_workspace(1, 1, 1, 0, 0), np.uint8)
     assert MODULE.recurrence(
         at(output), at(cell), at(gates), 0, at(hidden), at(sizes), state, (0, 0, 0, 0, 0, 0),
         3.0, 3.0, 1, 1, 1, at(workspace), 1, 1, 1,

@@ -12,24 +12,29 @@ from elmore.compute.matrix import (
     Stored,
     dequantize,
     quantize,
+    quantize_finely,
     quantize_rows,
 )
 from elmore.errors import NativeError
 
-KINDS = ("float32", "float16", "int8")
+KINDS = ("float32", "float16", "int8", "int8 fine")
 drawn = settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
 def stored(weight: np.ndarray, kind: str) -> Stored:
-    return quantize(weight) if kind == "int8" else Stored(weight.astype(kind))
+    return quantize(weight) if kind.startswith("int8") else Stored(weight.astype(kind))
 
 
-def reference_of(numbers: Stored, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+def make(weight: np.ndarray, kind: str) -> Matrix:
+    return Matrix(stored(weight, kind), fine=kind.endswith("fine"))
+
+
+def reference(weight: np.ndarray, kind: str, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     with monkeypatch.context() as patch:
         patch.setenv("ELMORE_NATIVE", "0")
-        return Matrix(numbers)
+        return make(weight, kind)
 
 
 def random(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
@@ -46,12 +51,12 @@ def test_products_equal_the_reference(
     instruction_set: str, monkeypatch: pytest.MonkeyPatch, kind: str,
     rows: int, n: int, k: int, seed: int,
 ) -> None:  # fmt: skip
-    numbers = stored(random(seed, n, k, scale=0.1), kind)
+    weight = random(seed, n, k, scale=0.1)
     inputs, bias = random(seed + 1, rows, k), random(seed, n)
-    found = Matrix(numbers).affine(inputs, bias, clip=1.5)
-    expected = reference_of(numbers, monkeypatch).affine(inputs, bias, clip=1.5)
-    if kind == "int8":  # the same sums and the same operations on them, in another order
-        np.testing.assert_allclose(found, expected, atol=1e-6, rtol=1e-6)
+    found = make(weight, kind).affine(inputs, bias, clip=1.5)
+    expected = reference(weight, kind, monkeypatch).affine(inputs, bias, clip=1.5)
+    if kind.startswith("int8"):
+        np.testing.assert_array_equal(found, expected)
     else:
         np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-5)
 
@@ -59,7 +64,7 @@ def test_products_equal_the_reference(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_does_not_know_its_neighbours(instruction_set: str, kind: str) -> None:
     """Bit for bit, for every size of tile and across blocks of rows."""
-    matrix = Matrix(stored(random(0, 70, 1100), kind))
+    matrix = make(random(0, 70, 1100), kind)
     inputs = random(1, 150, 1100)
     alone = np.concatenate([matrix.affine(inputs[r : r + 1]) for r in range(len(inputs))])
     for rows in (2, 3, 4, 5, 6, 7, 13, 150):
@@ -102,8 +107,24 @@ def test_rounding_goes_to_even_and_never_to_minus_128(instruction_set: str) -> N
     assert np.array_equal(identity.affine(rows), whole)
 
 
-def test_rows_of_zeros_and_of_tiny_numbers(instruction_set: str) -> None:
-    matrix = Matrix(quantize(random(0, 5, 6)))
+def test_a_second_byte_has_what_the_first_leaves_over(instruction_set: str) -> None:
+    """One large input no longer drowns the small ones."""
+    weight, inputs = random(0, 9, 700), random(1, 5, 700, scale=0.02)
+    inputs[:, 3] = 1
+    exact = inputs.astype(np.float64) @ dequantize(quantize(weight)).T
+    coarse = np.abs(make(weight, "int8").affine(inputs) - exact).max()
+    fine = np.abs(make(weight, "int8 fine").affine(inputs) - exact).max()
+    assert fine < coarse / 100
+    # A rest of 128 steps is cut off at 127.
+    rows = np.array([[127.0, 0.5, -0.5, 1.0, 1.25, -0.75]], np.float32)
+    whole, rest, _ = quantize_finely(rows)
+    assert whole.tolist() == [[127, 0, 0, 1, 1, -1]]
+    assert rest.tolist() == [[0, 127, -127, 0, 64, 64]]
+
+
+@pytest.mark.parametrize("fine", [False, True])
+def test_rows_of_zeros_and_of_tiny_numbers(instruction_set: str, fine: bool) -> None:
+    matrix = Matrix(quantize(random(0, 5, 6)), fine=fine)
     tiny = np.array([[0.0] * 6, [1e-38] * 6, [-1e-45] * 6], np.float32)
     assert np.array_equal(matrix.affine(tiny), np.zeros((3, 5)))
 

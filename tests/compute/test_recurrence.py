@@ -49,7 +49,9 @@ class Case:
     def run(self, kind: str, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         output = np.empty((sum(self.sizes), self.dim), np.float32)
         cell = self.cell.copy()
-        projection = None if self.projection is None else Matrix(stored(self.projection, kind))
+        projection = None
+        if self.projection is not None:
+            projection = Matrix(stored(self.projection, kind), fine=True)
         run_steps(
             output, cell, self.gates, rows, self.hidden, self.sizes,
             Matrix(stored(self.state, kind), gates=True), projection, Clips(1.0, 0.6),

@@ -26,6 +26,8 @@ STEPS = 127
 # Rows whose largest value is below this are zero: their scale would not be a normal number.
 _SMALLEST = np.float32(1e-30)
 _GROUP = 64
+# A step of the second byte of an input, in steps of the first.
+_FINE_STEP = np.float32(1 / 256)
 # A sum of so many products of int8 is an integer below 2**24, which float32 holds exactly.
 _EXACT = 1024
 _HUGE_PAGE = 2 << 20
@@ -51,11 +53,27 @@ def quantize(weight: Array) -> Stored:
 
 def quantize_rows(rows: Array) -> tuple[Array, Array]:
     """As `quantize`: integers from -127 to 127 as float32, (n, k), and their scales, (n,)."""
+    whole, _, scales = quantize_finely(rows)
+    return whole, scales
+
+
+def quantize_finely(rows: Array) -> tuple[Array, Array, Array]:
+    """As `quantize_rows`, with what rounding leaves over in steps of 1 / 256, (n, k).
+
+    The two together have 15 bits. What is left over is at most 128 such steps; it is cut off at
+    127, so that it is a signed byte too.
+
+    Returns:
+        integers, the rest and the scales.
+    """
     largest = np.abs(rows).max(axis=1, initial=0)
-    scales = np.where(largest > _SMALLEST, largest / np.float32(STEPS), np.float32(0))
-    # Rows of zeros, divided by infinity, stay zeros without a warning.
-    divisors = np.where(scales > 0, scales, np.float32(np.inf))
-    return np.rint(rows / divisors[:, None]), scales  # half to even
+    usable = largest > _SMALLEST
+    scales = np.where(usable, largest / np.float32(STEPS), np.float32(0))
+    factors = np.where(usable, np.float32(STEPS) / np.where(usable, largest, 1), np.float32(0))
+    exact = rows * factors[:, None]
+    whole = np.rint(exact)  # half to even
+    rest = np.rint(np.clip((exact - whole) / _FINE_STEP, -STEPS, STEPS))
+    return whole, rest, scales
 
 
 def dequantize(stored: Stored) -> Array:
@@ -70,12 +88,15 @@ class Matrix:
     Args:
         stored: its numbers, (n, k).
         gates: whether the rows are the four gates of an LSTM, which `compute.recurrence` reads.
+        fine: with int8, round inputs to two bytes each, not one; ignored for floats.
     """
 
-    def __init__(self, stored: Stored, *, gates: bool = False) -> None:
+    def __init__(self, stored: Stored, *, gates: bool = False, fine: bool = False) -> None:
         self.shape: tuple[int, int] = stored.values.shape
         self.dtype = stored.values.dtype.name
         self.gates = gates
+        # As in native/panels.h, where int8 with inputs of two bytes is a kind of its own.
+        self.kind = KINDS[self.dtype] + (fine and self.dtype == "int8")
         chosen = native()
         # In float32 numpy's BLAS is faster than our plain C.
         usable = chosen.vectors or self.dtype != "float32"
@@ -96,7 +117,7 @@ class Matrix:
         return self._module is not None
 
     def _pack(self, stored: Stored) -> None:
-        (n, k), kind = self.shape, KINDS[self.dtype]
+        (n, k), kind = self.shape, self.kind
         # A group holds the four gates of the same 16 cells, so that a step finds them in one place.
         columns = 4 * _up(n // 4, _GROUP // 4) if self.gates else _up(n, _GROUP)
         values = np.ascontiguousarray(stored.values)
@@ -125,7 +146,7 @@ class Matrix:
             self.argument,
             pointer(inputs, rows, k),
             0 if bias is None else pointer(bias, n),
-            workspace(self._module.panels_workspace(k, self.argument[5])),
+            workspace(self._module.panels_workspace(k, self.kind)),
             float("inf") if clip is None else clip,
             rows,
         )
@@ -138,9 +159,11 @@ class Matrix:
         if self.scales is None:
             output = inputs @ self.values.T
         else:
-            whole, scales = quantize_rows(inputs)
-            sums = exact_product(whole, self.values)
-            output = sums.astype(np.float32) * (scales[:, None] * self.scales)
+            whole, rest, scales = quantize_finely(inputs)
+            output = exact_product(whole, self.values).astype(np.float32)
+            if self.kind > KINDS["int8"]:
+                output += exact_product(rest, self.values).astype(np.float32) * _FINE_STEP
+            output *= scales[:, None] * self.scales
         if bias is not None:
             output += bias
         if clip is not None:

@@ -150,7 +150,11 @@ def run_steps(
             len(steps),
             cells,
             dim,
-            workspace(module.recurrence_workspace(batch, cells, dim, state.argument[5])),
+            workspace(
+                module.recurrence_workspace(
+                    batch, cells, dim, state.kind, 0 if projection is None else projection.kind
+                )
+            ),
             n_rows,
             batch,
             n_gates,
