@@ -43,8 +43,9 @@ def grow(small: Checkpoint, dim: int, projection_dim: int, seed: int) -> Checkpo
     growth = _Growth(small, dim, projection_dim, np.random.default_rng(seed))
     lstm = dataclasses.replace(small.config.lstm, dim=dim, projection_dim=projection_dim)
     softmax = small.softmax._replace(
-        weight=growth.zero_columns(np.asarray(small.softmax.weight, np.float32)),
+        weight=growth.zero_columns(small.softmax.floats()),
         bias=np.asarray(small.softmax.bias, np.float32),
+        scales=None,
     )
     return dataclasses.replace(
         small,

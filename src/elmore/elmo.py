@@ -172,7 +172,8 @@ class Elmo:
         """
         if self.checkpoint.softmax is None:
             raise ConfigError("this model has no softmax; use a checkpoint that has one")
-        return LogSoftmax(*self.checkpoint.softmax)
+        softmax, int8 = self.checkpoint.softmax, self.precision == "int8"
+        return LogSoftmax(softmax.stored, softmax.bias, int8=int8)
 
     @cached_property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from elmore.compute import softmax
+from elmore.compute.matrix import Stored, dequantize, quantize
 from elmore.compute.softmax import LogSoftmax
 
 N, WORDS, DIM = 37, 50, 6
@@ -39,7 +40,7 @@ def test_blocks_against_the_plain_softmax(
     monkeypatch.setattr(softmax, "_KEPT_BYTES", kept)
     hidden, weight, bias, targets = problem()
     expected = log_softmax(hidden.astype(np.float64) @ weight.T.astype(np.float64) + bias)
-    table = LogSoftmax(weight, bias)
+    table = LogSoftmax(Stored(weight), bias)
     logs = table.of(hidden, targets)
     assert logs.dtype == np.float64
     np.testing.assert_allclose(logs, expected[np.arange(N), targets], atol=3e-6)
@@ -49,7 +50,7 @@ def test_blocks_against_the_plain_softmax(
 def test_extreme_logits_and_no_rows() -> None:
     hidden = np.zeros((2, 3), np.float32)
     bias = np.array([-1e4, 1e4, 1e4, -1e4], np.float32)
-    table = LogSoftmax(np.zeros((4, 3), np.float32), bias)
+    table = LogSoftmax(Stored(np.zeros((4, 3), np.float32)), bias)
     logs = table.of(hidden, np.array([1, 0]))
     np.testing.assert_allclose(logs, [np.log(0.5), -2e4 + np.log(0.5)], rtol=1e-6)
     assert table.of(hidden[:0], np.zeros(0, np.int64)).shape == (0,)
@@ -82,10 +83,26 @@ def test_rounded_products_are_nearly_the_same() -> None:
     weight = (rng.normal(size=(3000, 64)) * 0.3).astype(np.float32)
     prior = np.log(np.arange(1, 3001)).astype(np.float32)
     prior[:3] = -np.inf
-    table = LogSoftmax(weight, np.zeros(3000, np.float32))
+    table = LogSoftmax(Stored(weight), np.zeros(3000, np.float32))
     exact = table.likeliest(hidden, prior, 50)
     rounded = table.likeliest(hidden, prior, 50, rounded=True)
     shared = [len(set(a) & set(b)) for a, b in zip(exact.ids, rounded.ids, strict=True)]
     assert np.mean(shared) > 45
     assert rounded.ids.min() >= 3
     np.testing.assert_allclose(rounded.total, exact.total, atol=0.2)
+
+
+def test_a_table_in_int8() -> None:
+    """Only the rounding of the weights is lost, and what is stored in int8 is not rounded again."""
+    hidden, weight, bias, targets = problem()
+    numbers = quantize(weight)
+    exact = LogSoftmax(Stored(dequantize(numbers)), bias)
+    expected = exact.of(hidden, targets)
+    rounded = LogSoftmax(numbers, bias, int8=True).of(hidden, targets)
+    np.testing.assert_allclose(rounded, expected, atol=2e-3)
+    assert not np.array_equal(rounded, expected)
+    for other, int8, same in ((numbers, False, expected), (Stored(weight), True, rounded)):
+        table = LogSoftmax(other, bias, int8=int8)
+        np.testing.assert_array_equal(table.of(hidden, targets), same)
+        chosen = exact.chosen(hidden, targets)
+        np.testing.assert_allclose(table.chosen(hidden, targets), chosen, atol=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -64,8 +65,8 @@ def test_a_folder_keeps_the_numbers(checkpoint: Checkpoint, precision: str, tmp_
     elmo = Elmo(checkpoint, precision=precision)
     elmo.save(tmp_path / "whole")
     elmo.save(tmp_path / "cheap", precision=precision)
-    again = Elmo.load(tmp_path / "cheap")
-    assert again.precision == precision
+    again = Elmo.load(tmp_path / "cheap", precision=precision)
+    assert again.checkpoint.precision == precision
     assert difference(layers(elmo), layers(again)) == 0
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("cheap", "whole")]
     assert sizes[0] < sizes[1] * 0.6
@@ -77,6 +78,20 @@ def test_a_folder_keeps_the_numbers(checkpoint: Checkpoint, precision: str, tmp_
     wide = Elmo.load(tmp_path / "cheap", precision="float32")
     assert wide.precision == "float32"
     assert difference(layers(wide), layers(Elmo(checkpoint))) < 0.5
+
+
+def test_int8_is_the_default_where_it_is_fast(
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Elmo(checkpoint).save(tmp_path / "cheap", precision="int8")
+    usual = "int8" if native().dot_products else "float32"
+    assert Elmo.load(tmp_path / "cheap").precision == usual
+    monkeypatch.setenv("ELMORE_NATIVE", "0")
+    slow = Elmo.load(tmp_path / "cheap")
+    assert slow.precision == "float32"
+    # float32 computes the stored model: its int8 weights, and nothing else is rounded.
+    exact = dataclasses.replace(checkpoint, weights=dict(slow.checkpoint.checked_weights()))
+    assert difference(layers(slow), layers(Elmo(exact, precision="float32"))) == 0
 
 
 def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
+from elmore.compute.matrix import dequantize, quantize
 from elmore.config import (
     BiLmConfig,
     LstmConfig,
@@ -78,8 +79,9 @@ def assert_same(a: Checkpoint, b: Checkpoint, cast: type = np.float32) -> None:
     for field in ("vocabulary", "mixes", "tokenizer", "notes"):
         assert getattr(a, field) == getattr(b, field), field
     assert (a.softmax is None) == (b.softmax is None)
-    for x, y in zip(a.softmax or (), b.softmax or (), strict=True):
-        np.testing.assert_array_equal(rounded(x), y)
+    if a.softmax is not None and b.softmax is not None:
+        np.testing.assert_array_equal(rounded(a.softmax.weight), b.softmax.weight)
+        np.testing.assert_array_equal(rounded(a.softmax.bias), b.softmax.bias)
     assert (a.start_state is None) == (b.start_state is None)
     for x, y in zip(a.start_state or (), b.start_state or (), strict=True):
         np.testing.assert_array_equal(x, y)  # the state is always stored in full
@@ -115,6 +117,28 @@ def test_write_and_read_is_exact(
     elmore_folder.write(checkpoint, path, precision=precision)
     assert_same(checkpoint, read_checkpoint(path), np.dtype(precision).type)
     shutil.rmtree(path)
+
+
+def test_int8_is_rounded_once(tmp_path: Path) -> None:
+    """Weights and softmax in a byte each, with a scale per row; the rest in float16."""
+    checkpoint = make_full(1, words=True)
+    elmore_folder.write(checkpoint, tmp_path / "model", precision="int8")
+    again = read_checkpoint(tmp_path / "model")
+    assert again.softmax is not None
+    assert again.softmax.weight.dtype == np.int8
+    wanted = quantize(checkpoint.softmax.weight)
+    for found, expected in zip(again.softmax.stored, wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(again.softmax.floats(), dequantize(wanted))
+    assert again.stored_types == {"int8", "float16", "float32"}  # scales and state in float32
+    elmore_folder.write(again, tmp_path / "twice", precision="int8")
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("model", "twice")]
+    assert files[0] == files[1]
+    elmore_folder.write(again, tmp_path / "wide")
+    wide, matrix = read_checkpoint(tmp_path / "wide"), "forward_layers.0.input_weight"
+    assert wide.softmax.scales is None
+    np.testing.assert_array_equal(wide.softmax.weight, again.softmax.floats())
+    np.testing.assert_array_equal(wide.weights[matrix], again.weights[matrix])
 
 
 def test_a_lean_checkpoint_round_trips(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:

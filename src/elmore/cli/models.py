@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from elmore.base.atomic import atomic_folder
 from elmore.base.io import sha256_stream
@@ -354,10 +354,10 @@ def _verify(before: Checkpoint, written: Path, precision: str) -> float:
     from elmore.embedding.load import read_checkpoint
 
     text = fixed_text(before)
-    old = Elmo(before, precision="int8" if precision == "int8" else "float32").layers(
-        text, tokenized=True
-    )
-    new = Elmo(read_checkpoint(written)).layers(text, tokenized=True)
+    # The default of the copy may be another one on a processor that is slow in int8.
+    computed: Literal["int8", "float32"] = "int8" if precision == "int8" else "float32"
+    old = Elmo(before, precision=computed).layers(text, tokenized=True)
+    new = Elmo(read_checkpoint(written), precision=computed).layers(text, tokenized=True)
     difference = max(
         float(np.abs(a.values - b.values).max()) for a, b in zip(old, new, strict=True)
     )

@@ -44,9 +44,14 @@ class Stored(NamedTuple):
     values: NDArray[Any]
     scales: Array | None = None
 
+    def rows(self, at: Any) -> Stored:
+        """Some rows, chosen as numpy does."""
+        return Stored(self.values[at], None if self.scales is None else self.scales[at])
 
-def quantize(weight: Array) -> Stored:
+
+def quantize(weight: NDArray[np.floating[Any]]) -> Stored:
     """Round each row of (n, k) to 255 steps between plus and minus its maximum; defines int8."""
+    weight = np.asarray(weight, np.float32)
     whole, scales = quantize_rows(weight)
     return Stored(whole.astype(np.int8), scales)
 

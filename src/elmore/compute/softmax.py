@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.compute.matrix import Array, Matrix, Stored, quantize
+from elmore.compute.matrix import Array, Matrix, Stored, dequantize, quantize
 from elmore.compute.native import aligned, native, pointer, workspace
 
 Logs = NDArray[np.float64]
@@ -55,10 +55,11 @@ class LogSoftmax:
     Args:
         weight: (n_words, dim).
         bias: (n_words,).
+        int8: multiply in int8, not in float32, whatever the numbers of `weight` are.
     """
 
-    def __init__(self, weight: Array, bias: Array) -> None:
-        self._head = _Table(weight, bias)
+    def __init__(self, weight: Stored, bias: Array, *, int8: bool = False) -> None:
+        self._head = _Table(weight, bias, int8)
 
     def of(self, hidden: Array, targets: Ints) -> Logs:
         """The log probability of each target, (n,), in double precision, from (n, dim)."""
@@ -164,10 +165,11 @@ def _rank_reference(values: Array, k: int) -> Likeliest:
 class _Table:
     """The table of a softmax, in blocks that the kernel multiplies."""
 
-    def __init__(self, weight: Array, bias: Array) -> None:
+    def __init__(self, weight: Stored, bias: Array, int8: bool) -> None:
         self._weight, self.bias = weight, np.array(bias, np.float32)
+        self._int8 = int8
         self._kept: list[Matrix] | None = None
-        if weight.size * 4 <= _KEPT_BYTES:
+        if weight.values.size * 4 <= _KEPT_BYTES:
             self._kept = [self._pack(first) for first in range(0, len(bias), _BLOCK_WORDS)]
 
     @cached_property
@@ -175,7 +177,7 @@ class _Table:
         """The table in int8; None where that is not faster, or where it would not be kept."""
         if self._kept is None or not native().vectors:
             return None
-        return Matrix(quantize(np.asarray(self._weight, np.float32)))
+        return Matrix(_as_int8(self._weight))
 
     def rounded_sums(self, hidden: Array, bias: Array) -> Array:
         """As `sums`, rounded to int8 where that is faster."""
@@ -185,11 +187,15 @@ class _Table:
 
     def rows(self, ids: Ints) -> Array:
         """Chosen rows in float32, (n, dim)."""
-        return np.asarray(self._weight[ids], np.float32)
+        return dequantize(self._numbers(ids))
+
+    def _numbers(self, at: slice | Ints) -> Stored:
+        """Chosen rows as they are multiplied with."""
+        rows = self._weight.rows(at)
+        return _as_int8(rows) if self._int8 else Stored(dequantize(rows))
 
     def _pack(self, first: int) -> Matrix:
-        rows = self._weight[first : first + _BLOCK_WORDS]
-        return Matrix(Stored(np.asarray(rows, np.float32)))
+        return Matrix(self._numbers(slice(first, first + _BLOCK_WORDS)), fine=True)
 
     def _blocks(self) -> Iterator[tuple[int, Matrix, Array]]:
         for number, first in enumerate(range(0, len(self.bias), _BLOCK_WORDS)):
@@ -233,3 +239,8 @@ class _Table:
             # minus infinity has no place in the kernel, which clips; so the bias is added here
             np.add(matrix.affine(hidden), bias[first:stop], out=result[:, first:stop])
         return result
+
+
+def _as_int8(numbers: Stored) -> Stored:
+    """Round rows to int8; what is stored so is left alone."""
+    return numbers if numbers.scales is not None else quantize(numbers.values)

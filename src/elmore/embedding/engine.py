@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.optional import require
+from elmore.compute.native import native
 from elmore.compute.network import BiLmArrays, LstmState, in_turn
 from elmore.compute.workers import Workers, one_blas_thread
 from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
@@ -229,10 +230,14 @@ def find_device(name: str) -> str:
 def _choose_precision(
     wanted: ComputePrecision | None, checkpoint: Checkpoint, device: str
 ) -> ComputePrecision:
-    """The precision to compute in: the one that is asked for, or that of the model's files."""
+    """The precision to compute in: the one that is asked for, or that of the model's files.
+
+    Models stored in int8 are computed in float32 where that is faster.
+    """
     joint = checkpoint.config.lstm.mixed  # both directions are computed together
     if wanted is None:
-        return checkpoint.precision if device == "cpu" and not joint else "float32"
+        slow = checkpoint.precision == "int8" and not native().dot_products
+        return "float32" if slow or joint or device != "cpu" else checkpoint.precision
     if wanted == "int8" and device != "cpu":
         raise ConfigError(f"precision='int8' needs device='cpu'; use float16 on {device}")
     if wanted == "bfloat16" and device == "cpu":

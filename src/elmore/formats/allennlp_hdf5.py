@@ -52,7 +52,7 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         _write_datasets(folder, path, "weights.hdf5", bilm_arrays(checkpoint))
         if checkpoint.softmax is not None:
-            parts = {"softmax/W": checkpoint.softmax.weight, "softmax/b": checkpoint.softmax.bias}
+            parts = {"softmax/W": checkpoint.softmax.floats(), "softmax/b": checkpoint.softmax.bias}
             _write_datasets(folder, path, "softmax.hdf5", parts.items())
         if checkpoint.vocabulary is not None:
             (folder / "vocab.txt").write_bytes(checkpoint.vocabulary.to_bytes())

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import shown
-from elmore.compute.matrix import Stored, quantize
+from elmore.compute.matrix import Stored, dequantize, quantize
 from elmore.config import BiLmConfig, Precision, count_parameters, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.options import StoredType
@@ -30,15 +30,26 @@ class Softmax(NamedTuple):
         weight: (n_words, projection_dim), one row per word of the vocabulary, in float32 or in
             the type in which it is stored.
         bias: one number per row.
+        scales: of rows that are stored in int8, (n_words,); else None.
     """
 
-    weight: NDArray[np.float32]
+    weight: NDArray[Any]
     bias: NDArray[np.float32]
+    scales: NDArray[np.float32] | None = None
 
     @property
     def n_words(self) -> int:
         """Number of words."""
         return len(self.weight)
+
+    @property
+    def stored(self) -> Stored:
+        """The rows as they are stored."""
+        return Stored(self.weight, self.scales)
+
+    def floats(self) -> NDArray[np.float32]:
+        """The rows in float32, (n_words, projection_dim)."""
+        return dequantize(self.stored)
 
 
 @dataclass(frozen=True)
@@ -234,7 +245,7 @@ class Checkpoint:
             )
 
 
-# The large matrices. With int8 the rest (characters, filters, biases) stays float32.
+# The large matrices. With int8 the rest (characters, filters, biases) is stored in float16.
 _MATRICES = ("input_weight", "state_weight", "projection", "projection.weight")
 
 
@@ -242,16 +253,16 @@ def is_matrix(name: str) -> bool:
     """Whether a weight is one of the large matrices, which int8 applies to."""
     # Without stack and number: "input_weight" of an LSTM layer, "0.weight" of a highway.
     last = name.split(".", 2)[-1]
-    return name == "tokens.projection.weight" or (
+    return name in ("tokens.projection.weight", "softmax.weight") or (
         last in _MATRICES if "_layers." in name else "highways." in name and last.endswith("weight")
     )
 
 
 def as_precision(name: str, weight: NDArray[np.float32], precision: Precision) -> Stored:
-    """Convert a finite weight: "float16" rounds every weight, "int8" the large matrices."""
-    if precision == "int8":
-        return quantize(weight) if is_matrix(name) else Stored(weight)
-    return Stored(as_stored(weight, precision, what=name))
+    """Convert a finite weight: "int8" rounds the large matrices, and the rest to float16."""
+    if precision == "int8" and is_matrix(name):
+        return quantize(weight)
+    return Stored(as_stored(weight, "float16" if precision == "int8" else precision, what=name))
 
 
 def as_stored(values: NDArray[np.float32], dtype: StoredType, *, what: str) -> NDArray[Any]:

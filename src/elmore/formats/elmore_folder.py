@@ -35,14 +35,13 @@ from elmore.formats.checkpoint import (
     Softmax,
     StartState,
     Whitening,
-    as_stored,
+    as_precision,
     is_matrix,
 )
 from elmore.formats.containers.arrays import FLOATS, Arrays, check_finite
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
-from elmore.options import StoredType
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
@@ -97,11 +96,8 @@ def read(source: Source) -> Checkpoint:
     # No weight is read before all shapes fit the config.
     view = read_safetensors(source.open(_MODEL), what=_MODEL)
     wanted = weight_shapes(config)
-    matrices = {name for name in wanted if view.types.get(name) == "int8" and is_matrix(name)}
     for name, shape in wanted.items():
-        _check_tensor(view, name, shape, "int8" if name in matrices else None)
-        if name in matrices:  # one scale for each row
-            _check_tensor(view, name + _SCALES, shape[:1])
+        _check_weight(view, name, shape)
     for mix in facts.mixes:
         if len(mix.weights) != config.n_layers:
             raise FormatError(
@@ -139,23 +135,22 @@ def read(source: Source) -> Checkpoint:
 def write(
     checkpoint: Checkpoint, path: Path, *, overwrite: bool = False, precision: Precision = "float32"
 ) -> None:
-    """Write a model folder; it appears under its name only when it is complete.
-
-    With `precision="int8"` the softmax is stored in float16.
-    """
+    """Write a model folder; it appears under its name only when it is complete."""
+    parts = {name: checkpoint.numbers(name, precision) for name in weight_shapes(checkpoint.config)}
+    if checkpoint.softmax is not None:
+        weight, bias = checkpoint.softmax.stored, checkpoint.softmax.bias
+        if weight.scales is None or precision != "int8":
+            weight = as_precision("softmax.weight", dequantize(weight), precision)
+        parts |= {
+            "softmax.weight": weight,
+            "softmax.bias": as_precision("softmax.bias", bias, precision),
+        }
     tensors: dict[str, NDArray[Any]] = {}
-    for name in weight_shapes(checkpoint.config):
-        values, row_scales = checkpoint.numbers(name, precision)
+    for name, (values, row_scales) in parts.items():
         check_finite(values, what="this model", name=name)  # we could not read it again
         tensors[name] = values
         if row_scales is not None:
             tensors[name + _SCALES] = row_scales
-    if checkpoint.softmax is not None:
-        kind: StoredType = "float32" if precision == "float32" else "float16"
-        for part in ("weight", "bias"):
-            array = getattr(checkpoint.softmax, part)
-            check_finite(array, what="this model", name="softmax")
-            tensors[f"softmax.{part}"] = as_stored(array, kind, what="softmax")
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
         tensors["start.cell"] = checkpoint.start_state.cell
@@ -260,11 +255,11 @@ def _read_softmax(
     if "softmax.weight" not in view.shapes:
         return None
     rows = len(vocabulary or ())
-    _check_tensor(view, "softmax.weight", (rows, config.lstm.projection_dim))
+    _check_weight(view, "softmax.weight", (rows, config.lstm.projection_dim))
     _check_tensor(view, "softmax.bias", (rows,))
     # As it is stored and mapped: most users never ask for the largest matrix of a model.
-    weight = view.read("softmax.weight")
-    return Softmax(weight, np.array(view.read("softmax.bias"), np.float32))
+    weight, scales = _stored(view, "softmax.weight")
+    return Softmax(weight, np.array(view.read("softmax.bias"), np.float32), scales)
 
 
 def _read_pair(view: Arrays, wanted: Mapping[str, tuple[int, ...]]) -> list[NDArray[np.float32]]:
@@ -274,6 +269,15 @@ def _read_pair(view: Arrays, wanted: Mapping[str, tuple[int, ...]]) -> list[NDAr
     for name, shape in wanted.items():
         _check_tensor(view, name, shape)
     return [np.array(view.read(name), np.float32) for name in wanted]
+
+
+def _check_weight(view: Arrays, name: str, shape: tuple[int, ...]) -> None:
+    """Compare a weight with the config; the large matrices may be int8 with a scale per row."""
+    if view.types.get(name) != "int8" or not is_matrix(name):
+        _check_tensor(view, name, shape)
+        return
+    _check_tensor(view, name, shape, "int8")
+    _check_tensor(view, name + _SCALES, shape[:1])
 
 
 def _check_tensor(

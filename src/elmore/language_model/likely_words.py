@@ -136,8 +136,9 @@ class PlacePredictor:
         self.model = model = LanguageModel(elmo)
         self.table = elmo.log_softmax
         if n_words is not None and n_words < len(model.vocabulary):
-            weight, bias = model.softmax.weight, model.softmax.bias
-            self.table = LogSoftmax(weight[:n_words], bias[:n_words])
+            weight = model.softmax.stored.rows(slice(n_words))
+            int8 = elmo.precision == "int8"
+            self.table = LogSoftmax(weight, model.softmax.bias[:n_words], int8=int8)
         # Both directions count how frequent a word is, so that it is divided out once.
         n_words = min(n_words or len(model.vocabulary), len(model.vocabulary))
         rank = np.arange(1, n_words + 1)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.compute.matrix import dequantize
 from elmore.embedding.results import layer_weights, unit
 from elmore.embedding.search import largest
 from elmore.embedding.stream import windows
@@ -326,7 +327,7 @@ class SubstituteSpace(SenseSpace):
     def rows(self) -> Array:
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
         if self._rows is None:
-            rows = np.asarray(self.softmax.weight[: len(self.words)], np.float32)
+            rows = dequantize(self.softmax.stored.rows(slice(len(self.words))))
             self._rows = unit(rows - rows.mean(axis=0))
         return self._rows
 

@@ -157,7 +157,7 @@ def space_digest(space: SenseSpace) -> str:
     digest = hashlib.sha256(space.elmo.digest.encode())
     if not isinstance(space, SubstituteSpace):
         return digest.hexdigest()
-    for array in (space.softmax.weight, space.softmax.bias):
+    for array in (space.softmax.floats(), space.softmax.bias):
         digest.update(np.ascontiguousarray(array, np.float32).data)
     digest.update(digest_words(space.words).encode())
     return digest.hexdigest()

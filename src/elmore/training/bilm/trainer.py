@@ -272,7 +272,7 @@ class LmTrainer(Trainable):
             for name, array in checkpoint.checked_weights():
                 weights[name].copy_(torch.from_numpy(np.array(array)))
             if softmax is not None:
-                self.softmax_weight.copy_(torch.from_numpy(np.array(softmax.weight)))
+                self.softmax_weight.copy_(torch.from_numpy(np.array(softmax.floats())))
                 self.softmax_bias.copy_(torch.from_numpy(np.array(softmax.bias)))
 
     def save_model(self, *, best: bool) -> None:
