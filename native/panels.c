@@ -7,9 +7,8 @@
 
 #include "compiler.h"
 
-/* Steps of the second byte of an input, in steps of the first. A power of two, so that fusing the
- * product with the sum would change nothing. */
-#define FINE_STEP (1.0f / 256)
+/* Steps of the second byte of an input in one step of the first. */
+#define FINE_STEPS 254.0f
 
 /* ---------------------------------------------------------------- plain C, the reference */
 
@@ -50,7 +49,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
                                 (int8_t)x[t * depth + k] * w[(k / 4 * PANEL + j) * 4 + k % 4];
                 const float *scales = matrix->scales + group * GROUP + p * PANEL;
                 for (int64_t j = 0; j < PANEL; j++)
-                    to[j] = ((float)sums[j] + (float)sums[PANEL + j] * FINE_STEP) *
+                    to[j] = ((float)sums[j] + (float)sums[PANEL + j] * (1 / FINE_STEPS)) *
                             (input->scales[row + r] * scales[j]);
                 continue;
             }

@@ -124,7 +124,7 @@ static TARGET void NAME(tile)(float *out, const panels_matrix *matrix, const pan
             for (int64_t j = 0; j < GROUP && terms == 2; j++)
                 out[r * GROUP + j] = ((float)(high[j] - OFFSET * all[j] + extra[2 * r]) +
                                       (float)(low[j] - OFFSET * all[j] + extra[2 * r + 1]) *
-                                          FINE_STEP) *
+                                          (1 / FINE_STEPS)) *
                                      (scale * scales[j]);
         }
     } else if (matrix->kind == PANELS_FLOAT16) {

@@ -115,7 +115,6 @@ def test_a_second_byte_has_what_the_first_leaves_over(instruction_set: str) -> N
     coarse = np.abs(make(weight, "int8").affine(inputs) - exact).max()
     fine = np.abs(make(weight, "int8 fine").affine(inputs) - exact).max()
     assert fine < coarse / 100
-    # A rest of 128 steps is cut off at 127.
     rows = np.array([[127.0, 0.5, -0.5, 1.0, 1.25, -0.75]], np.float32)
     whole, rest, _ = quantize_finely(rows)
     assert whole.tolist() == [[127, 0, 0, 1, 1, -1]]
@@ -127,6 +126,16 @@ def test_rows_of_zeros_and_of_tiny_numbers(instruction_set: str, fine: bool) -> 
     matrix = Matrix(quantize(random(0, 5, 6)), fine=fine)
     tiny = np.array([[0.0] * 6, [1e-38] * 6, [-1e-45] * 6], np.float32)
     assert np.array_equal(matrix.affine(tiny), np.zeros((3, 5)))
+
+
+def test_what_is_not_finite_is_not_lost(instruction_set: str) -> None:
+    matrix = Matrix(quantize(random(0, 5, 40)))
+    for value in (np.nan, np.inf, -np.inf):
+        rows = random(1, 2, 40)
+        rows[0, 7] = value
+        found = matrix.affine(rows)
+        assert not np.isfinite(found[0]).any()
+        assert np.isfinite(found[1]).all()
 
 
 def test_a_wrong_shape_never_reaches_c(instruction_set: str) -> None:

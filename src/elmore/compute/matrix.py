@@ -26,8 +26,9 @@ STEPS = 127
 # Rows whose largest value is below this are zero: their scale would not be a normal number.
 _SMALLEST = np.float32(1e-30)
 _GROUP = 64
-# A step of the second byte of an input, in steps of the first.
-_FINE_STEP = np.float32(1 / 256)
+# Steps of the second byte of an input in one step of the first: what rounding leaves over is at
+# most a half, so 127 of them are enough.
+_FINE_STEPS = np.float32(2 * STEPS)
 # A sum of so many products of int8 is an integer below 2**24, which float32 holds exactly.
 _EXACT = 1024
 _HUGE_PAGE = 2 << 20
@@ -63,21 +64,18 @@ def quantize_rows(rows: Array) -> tuple[Array, Array]:
 
 
 def quantize_finely(rows: Array) -> tuple[Array, Array, Array]:
-    """As `quantize_rows`, with what rounding leaves over in steps of 1 / 256, (n, k).
-
-    The two together have 15 bits. What is left over is at most 128 such steps; it is cut off at
-    127, so that it is a signed byte too.
+    """As `quantize_rows`, with what rounding leaves over as a second integer.
 
     Returns:
-        integers, the rest and the scales.
+        integers, the rest in steps of 1 / 254 from -127 to 127, both (n, k); and scales, (n,).
     """
     largest = np.abs(rows).max(axis=1, initial=0)
-    usable = largest > _SMALLEST
-    scales = np.where(usable, largest / np.float32(STEPS), np.float32(0))
-    factors = np.where(usable, np.float32(STEPS) / np.where(usable, largest, 1), np.float32(0))
+    zero = largest <= _SMALLEST
+    scales = np.where(zero, np.float32(0), largest / np.float32(STEPS))
+    factors = np.where(zero, np.float32(0), np.float32(STEPS) / np.where(zero, 1, largest))
     exact = rows * factors[:, None]
     whole = np.rint(exact)  # half to even
-    rest = np.rint(np.clip((exact - whole) / _FINE_STEP, -STEPS, STEPS))
+    rest = np.rint((exact - whole) * _FINE_STEPS)
     return whole, rest, scales
 
 
@@ -167,7 +165,7 @@ class Matrix:
             whole, rest, scales = quantize_finely(inputs)
             output = exact_product(whole, self.values).astype(np.float32)
             if self.kind > KINDS["int8"]:
-                output += exact_product(rest, self.values).astype(np.float32) * _FINE_STEP
+                output += exact_product(rest, self.values).astype(np.float32) * (1 / _FINE_STEPS)
             output *= scales[:, None] * self.scales
         if bias is not None:
             output += bias
