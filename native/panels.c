@@ -245,18 +245,18 @@ static inline int32x4_t panels_dot_neon(int32x4_t sum, int32x4_t x, int32x4_t w)
 #endif
 
 static const panels_kernels kernels_of[] = {
-    {"plain", panels_tile_plain, panels_quantize_plain},
+    {"plain", panels_tile_plain, panels_quantize_plain, panels_add_plain},
 #ifdef WITH_X86
-    {"avx2", panels_tile_avx2, panels_quantize_avx2},
-    {"avx512", panels_tile_avx512, panels_quantize_avx512},
-    {"avx512_vnni", panels_tile_avx512_vnni, panels_quantize_avx512_vnni},
+    {"avx2", panels_tile_avx2, panels_quantize_avx2, panels_add_avx2},
+    {"avx512", panels_tile_avx512, panels_quantize_avx512, panels_add_avx512},
+    {"avx512_vnni", panels_tile_avx512_vnni, panels_quantize_avx512_vnni, panels_add_avx512_vnni},
 #endif
 /* Plain C is compiled to NEON here, and the bytes are those of plain C. */
 #ifdef WITH_NEON
-    {"neon", panels_tile_neon, panels_quantize_plain},
+    {"neon", panels_tile_neon, panels_quantize_plain, panels_add_plain},
 #endif
 #ifdef WITH_NEON_DOT
-    {"neon_dot", panels_tile_neon_dot, panels_quantize_plain},
+    {"neon_dot", panels_tile_neon_dot, panels_quantize_plain, panels_add_plain},
 #endif
 };
 
@@ -329,17 +329,6 @@ int64_t panels_workspace(int64_t k, int kind)
     return terms ? BLOCK_ROWS * (4 + terms * (4 + panels_up(k, 4))) : 0;
 }
 
-/* Adds a tile to what stands before it, and clips: one row. */
-static void add_row(float *restrict output, const float *restrict before,
-                    const float *restrict tile, float bound, int64_t columns)
-{
-    for (int64_t j = 0; j < columns; j++) {
-        float value = before[j] + tile[j];
-        value = value > bound ? bound : value;
-        output[j] = value < -bound ? -bound : value;
-    }
-}
-
 void panels_affine(const panels_kernels *kernels, float *output, const panels_matrix *matrix,
                    const float *input, const float *bias, void *workspace, float bound,
                    int64_t rows)
@@ -349,6 +338,7 @@ void panels_affine(const panels_kernels *kernels, float *output, const panels_ma
     float *scales = workspace;
     int32_t *extra = (int32_t *)(void *)(scales + BLOCK_ROWS);
     uint8_t *bytes = (uint8_t *)(extra + terms * BLOCK_ROWS);
+    static const float zeros[GROUP];
     float tile[TILE_ROWS * GROUP];
     for (int64_t block = 0; block < rows; block += BLOCK_ROWS) {
         int64_t count = rows - block < BLOCK_ROWS ? rows - block : BLOCK_ROWS;
@@ -370,10 +360,9 @@ void panels_affine(const panels_kernels *kernels, float *output, const panels_ma
                     kernels->tile(tile, matrix, &x, r, few, group, begin, end);
                     for (int64_t s = 0; s < few; s++) {
                         float *to = output + (block + r + s) * n + group * GROUP;
-                        float before[GROUP] = {0};
-                        if (begin || bias)
-                            memcpy(before, begin ? to : bias + group * GROUP, (size_t)columns * 4);
-                        add_row(to, before, tile + s * GROUP, end == k ? bound : INFINITY, columns);
+                        const float *before = begin ? to : bias ? bias + group * GROUP : zeros;
+                        kernels->add(to, before, tile + s * GROUP, end == k ? bound : INFINITY,
+                                     columns);
                     }
                 }
             }

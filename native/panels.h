@@ -51,6 +51,9 @@ typedef struct {
     /* bytes (terms, k up to 4), scale (1), extra (terms): one row, as `tile` of int8 wants it */
     void (*quantize)(uint8_t *bytes, float *scale, int32_t *extra, const float *values, int64_t k,
                      int terms);
+    /* output (columns) = clip(before + tile); `before` may be the output */
+    void (*add)(float *output, const float *before, const float *tile, float bound,
+                int64_t columns);
 } panels_kernels;
 
 /* The kernels of an instruction set, NULL where it was not compiled. */

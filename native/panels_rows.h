@@ -1,5 +1,7 @@
-/* A row of activations as bytes; included once for each instruction set (NAME, TARGET, OFFSET;
- * EXTRA(x) is what a number adds to `extra`).
+/* Passes over one row; included once for each instruction set (NAME, TARGET, OFFSET; EXTRA(x) is
+ * what a number adds to `extra`). */
+
+/* A row of activations as bytes.
  *
  * scale = max |x| / 127; x / scale, as a product with 127 / max |x|, is rounded half to even to the
  * first byte. The second has what that leaves over, at most a half, in steps of 1 / FINE_STEPS. The
@@ -48,4 +50,14 @@ static TARGET void NAME(quantize)(uint8_t *restrict bytes, float *restrict scale
     extra[1] = more;
     for (; i < depth; i++)
         bytes[depth + i] = OFFSET;
+}
+
+static TARGET void NAME(add)(float *output, const float *before, const float *restrict tile,
+                             float bound, int64_t columns)
+{
+    for (int64_t j = 0; j < columns; j++) {
+        float value = before[j] + tile[j];
+        value = value > bound ? bound : value;
+        output[j] = value < -bound ? -bound : value;
+    }
 }
