@@ -82,6 +82,7 @@ static const charcnn_kernels kernels_of[] = {
     {"plain", charcnn_largest_plain},
 #ifdef WITH_X86
     {"avx2", charcnn_largest_avx2},
+    {"avx_vnni", charcnn_largest_avx2},
     {"avx512", charcnn_largest_avx512},
     {"avx512_vnni", charcnn_largest_avx512},
 #endif

@@ -16,6 +16,9 @@
 /* GCC for Windows keeps AVX registers at addresses that it does not align (GCC bug 54412). */
 #if defined(__x86_64__) && (!defined(__MINGW32__) || defined(__clang__))
 #define WITH_X86 1
+#if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11
+#define WITH_AVX_VNNI 1
+#endif
 #elif defined(__aarch64__) && !defined(__AARCH64EB__)
 #define WITH_NEON 1
 /* Old versions of Clang have the dot product only where the whole file is compiled for it. */

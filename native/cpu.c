@@ -18,8 +18,9 @@
 const char *const cpu_sets[CPU_SETS] = {
     "plain",
     "avx2",        /* AVX2 with FMA and F16C */
-    "avx512",      /* AVX-512 F, BW, VL and DQ */
-    "avx512_vnni", /* the above with VNNI */
+    "avx_vnni",    /* the above with VNNI in 256 bits, of processors without AVX-512 */
+    "avx512",      /* AVX2 with AVX-512 F, BW, VL and DQ */
+    "avx512_vnni", /* the above with VNNI in 512 bits */
     "neon",        /* of every 64-bit ARM processor */
     "neon_dot",    /* the above with the dot product of bytes */
 };
@@ -34,6 +35,14 @@ static int has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 }
+
+#ifdef WITH_AVX_VNNI
+static int has_avx_vnni(void)
+{
+    unsigned int a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
+#endif
 
 static int has_avx512(void)
 {
@@ -67,6 +76,10 @@ int cpu_has(const char *set)
 #ifdef WITH_X86
     if (strcmp(set, "avx2") == 0)
         return has_avx2();
+#ifdef WITH_AVX_VNNI
+    if (strcmp(set, "avx_vnni") == 0)
+        return has_avx_vnni();
+#endif
     if (strcmp(set, "avx512") == 0)
         return has_avx512();
     if (strcmp(set, "avx512_vnni") == 0)

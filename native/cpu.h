@@ -3,7 +3,7 @@
 #define ELMORE_CPU_H
 
 /* From plain C to the best of each processor. */
-#define CPU_SETS 6
+#define CPU_SETS 7
 extern const char *const cpu_sets[CPU_SETS];
 
 /* Whether a set was compiled and both the processor and the operating system support it. */

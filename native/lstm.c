@@ -48,6 +48,7 @@ static const lstm_kernels kernels[] = {
     {"plain", lstm_forward_plain, lstm_backward_plain, lstm_cells_plain},
 #ifdef WITH_X86
     {"avx2", lstm_forward_avx2, lstm_backward_avx2, lstm_cells_avx2},
+    {"avx_vnni", lstm_forward_avx2, lstm_backward_avx2, lstm_cells_avx2},
     {"avx512", lstm_forward_avx512, lstm_backward_avx512, lstm_cells_avx512},
     /* VNNI and the dot product of bytes add nothing for floats. */
     {"avx512_vnni", lstm_forward_avx512, lstm_backward_avx512, lstm_cells_avx512},

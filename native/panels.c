@@ -85,29 +85,6 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #ifdef WITH_X86
 #include <immintrin.h>
 
-/* Bytes on AVX2: |x| times w, whose bits are turned over where x is negative. Turned over, w is
- * -w - 1, so a row's sums lack the sum of its negative numbers' sizes (EXTRA). A pair of products
- * stays within 2 * 127 * 128 = 32,512, so nothing saturates: the sums are exact. */
-#define BYTES __m256i
-#define BYTE_VECTORS 2
-#define BYTES_ZERO() _mm256_setzero_si256()
-#define BYTES_LOAD(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))
-#define BYTES_SPREAD(four) _mm256_set1_epi32(four)
-#define BYTES_DOT(sum, x, w)                                                                      \
-    _mm256_add_epi32(                                                                             \
-        sum, _mm256_madd_epi16(                                                                   \
-                 _mm256_maddubs_epi16(                                                            \
-                     _mm256_abs_epi8(x),                                                          \
-                     _mm256_xor_si256(w, _mm256_cmpgt_epi8(_mm256_setzero_si256(), x))),          \
-                 _mm256_set1_epi16(1)))
-#define BYTES_STORE(at, sum) _mm256_storeu_si256((__m256i *)(void *)(at), sum)
-#define BYTES_AT_ONCE(rows) 1
-#define BYTE_PANELS(rows) 4
-#define OFFSET 0
-#define EXTRA(x) ((x) < 0 ? -(x) : 0)
-
-#define NAME(f) panels_##f##_avx2
-#define TARGET __attribute__((target("avx2,fma,f16c")))
 #define VECTOR __m256
 #define LANES 8
 #define VECTORS 2
@@ -119,6 +96,51 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #define SPREAD(x) _mm256_set1_ps(x)
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define STORE(at, v) _mm256_storeu_ps(at, v)
+
+#define BYTES __m256i
+#define BYTE_VECTORS 2
+#define BYTES_ZERO() _mm256_setzero_si256()
+#define BYTES_LOAD(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))
+#define BYTES_SPREAD(four) _mm256_set1_epi32(four)
+#define BYTES_STORE(at, sum) _mm256_storeu_si256((__m256i *)(void *)(at), sum)
+
+/* Bytes with VNNI: (x + 128) times w, from which 128 times the sum of w is taken again. */
+#ifdef WITH_AVX_VNNI
+#define BYTES_DOT(sum, x, w) _mm256_dpbusd_avx_epi32(sum, x, w)
+#define BYTES_AT_ONCE(rows) (rows)
+#define BYTE_PANELS(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 2 : 1)
+#define OFFSET 128
+#define EXTRA(x) 0
+#define NAME(f) panels_##f##_avx_vnni
+#define TARGET __attribute__((target("avx2,fma,f16c,avxvnni")))
+#include "panels_rows.h"
+#include "panels_tiles.h"
+#undef NAME
+#undef TARGET
+#undef BYTES_DOT
+#undef BYTES_AT_ONCE
+#undef BYTE_PANELS
+#undef OFFSET
+#undef EXTRA
+#endif
+
+/* Bytes on AVX2: |x| times w, whose bits are turned over where x is negative. Turned over, w is
+ * -w - 1, so a row's sums lack the sum of its negative numbers' sizes (EXTRA). A pair of products
+ * stays within 2 * 127 * 128 = 32,512, so nothing saturates: the sums are exact. */
+#define BYTES_DOT(sum, x, w)                                                                      \
+    _mm256_add_epi32(                                                                             \
+        sum, _mm256_madd_epi16(                                                                   \
+                 _mm256_maddubs_epi16(                                                            \
+                     _mm256_abs_epi8(x),                                                          \
+                     _mm256_xor_si256(w, _mm256_cmpgt_epi8(_mm256_setzero_si256(), x))),          \
+                 _mm256_set1_epi16(1)))
+#define BYTES_AT_ONCE(rows) 1
+#define BYTE_PANELS(rows) 4
+#define OFFSET 0
+#define EXTRA(x) ((x) < 0 ? -(x) : 0)
+
+#define NAME(f) panels_##f##_avx2
+#define TARGET __attribute__((target("avx2,fma,f16c")))
 #include "panels_rows.h"
 #include "panels_tiles.h"
 #undef NAME
@@ -155,7 +177,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #undef NAME
 #undef TARGET
 
-/* Bytes with VNNI: (x + 128) times w, from which 128 times the sum of w is taken again. */
+/* Bytes with VNNI, as above in 512 bits. */
 #undef BYTES
 #undef BYTE_VECTORS
 #undef BYTES_ZERO
@@ -248,6 +270,9 @@ static const panels_kernels kernels_of[] = {
     {"plain", panels_tile_plain, panels_quantize_plain, panels_add_plain},
 #ifdef WITH_X86
     {"avx2", panels_tile_avx2, panels_quantize_avx2, panels_add_avx2},
+#ifdef WITH_AVX_VNNI
+    {"avx_vnni", panels_tile_avx_vnni, panels_quantize_avx_vnni, panels_add_avx_vnni},
+#endif
     {"avx512", panels_tile_avx512, panels_quantize_avx512, panels_add_avx512},
     {"avx512_vnni", panels_tile_avx512_vnni, panels_quantize_avx512_vnni, panels_add_avx512_vnni},
 #endif

@@ -156,6 +156,7 @@ static const rank_kernels kernels[] = {
     {"plain", rank_rows_plain},
 #ifdef WITH_X86
     {"avx2", rank_rows_avx2},
+    {"avx_vnni", rank_rows_avx2},
     {"avx512", rank_rows_avx512},
     {"avx512_vnni", rank_rows_avx512},
 #endif

@@ -10,7 +10,8 @@ import pytest
 from elmore.compute.native import native
 
 ARM = platform.machine() in ("aarch64", "arm64")
-SETS = ("plain", "neon", "neon_dot") if ARM else ("plain", "avx2", "avx512", "avx512_vnni")
+X86 = ("plain", "avx2", "avx_vnni", "avx512", "avx512_vnni")
+SETS = ("plain", "neon", "neon_dot") if ARM else X86
 
 
 @pytest.fixture(params=SETS)

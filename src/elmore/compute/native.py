@@ -17,7 +17,7 @@ from elmore.errors import ConfigError, NativeError
 
 _local = threading.local()
 # Instruction sets of native/cpu.c with a dot product of bytes.
-_DOT_PRODUCTS = {"avx512_vnni", "neon_dot"}
+_DOT_PRODUCTS = {"avx_vnni", "avx512_vnni", "neon_dot"}
 # Bytes of a cache line.
 _LINE = 64
 
