@@ -81,8 +81,8 @@ class Compute:
     Attributes:
         device: where to compute: "cpu", "cuda", "cuda:1", "mps" (Apple), ...
         precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
-            "int8" (a quarter); None for the one the model was saved in, or float32 for int8 on a
-            processor that is slow in int8. On a GPU "float32", which is also the default there,
+            "int8" (a quarter); None for the one the model was saved in, but float32 instead of
+            int8 without the C extension. On a GPU "float32", which is also the default there,
             "float16" or "bfloat16".
         threads: processors to use; None for all.
         start: the state before each sentence: "zeros", or "warm", the state after a short text

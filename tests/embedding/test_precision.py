@@ -84,7 +84,7 @@ def test_int8_is_the_default_where_it_is_fast(
     checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Elmo(checkpoint).save(tmp_path / "cheap", precision="int8")
-    usual = "int8" if native().dot_products else "float32"
+    usual = "int8" if native().vectors else "float32"
     assert Elmo.load(tmp_path / "cheap").precision == usual
     monkeypatch.setenv("ELMORE_NATIVE", "0")
     slow = Elmo.load(tmp_path / "cheap")

@@ -354,7 +354,7 @@ def _verify(before: Checkpoint, written: Path, precision: str) -> float:
     from elmore.embedding.load import read_checkpoint
 
     text = fixed_text(before)
-    # The default of the copy may be another one on a processor that is slow in int8.
+    # Without the C extension the default of the copy would be another one.
     computed: Literal["int8", "float32"] = "int8" if precision == "int8" else "float32"
     old = Elmo(before, precision=computed).layers(text, tokenized=True)
     new = Elmo(read_checkpoint(written), precision=computed).layers(text, tokenized=True)

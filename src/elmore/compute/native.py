@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from elmore.errors import ConfigError, NativeError
 
 _local = threading.local()
-# Instruction sets of native/cpu.c with a dot product of bytes.
-_DOT_PRODUCTS = {"avx_vnni", "avx512_vnni", "neon_dot"}
 # Bytes of a cache line.
 _LINE = 64
 
@@ -32,11 +30,6 @@ class Native(NamedTuple):
     def vectors(self) -> bool:
         """Whether it has kernels for this processor besides plain C."""
         return self.module is not None and bool(self.module.cpu())
-
-    @property
-    def dot_products(self) -> bool:
-        """Whether this processor adds products of bytes in one step: int8 is then the fastest."""
-        return self.module is not None and not _DOT_PRODUCTS.isdisjoint(self.module.cpu())
 
 
 def native() -> Native:

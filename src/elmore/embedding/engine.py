@@ -232,11 +232,11 @@ def _choose_precision(
 ) -> ComputePrecision:
     """The precision to compute in: the one that is asked for, or that of the model's files.
 
-    Models stored in int8 are computed in float32 where that is faster.
+    Where numpy computes, models stored in int8 are computed in float32, which is faster there.
     """
     joint = checkpoint.config.lstm.mixed  # both directions are computed together
     if wanted is None:
-        slow = checkpoint.precision == "int8" and not native().dot_products
+        slow = checkpoint.precision == "int8" and not native().vectors
         return "float32" if slow or joint or device != "cpu" else checkpoint.precision
     if wanted == "int8" and device != "cpu":
         raise ConfigError(f"precision='int8' needs device='cpu'; use float16 on {device}")
