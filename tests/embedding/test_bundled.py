@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
+from elmore.compute.native import native
 from elmore.integrations.columns import ColumnJob
 from elmore.integrations.loaded import load_once
 from elmore.language_model.predictions import LanguageModel
@@ -36,7 +37,7 @@ def english() -> Elmo:
     return Elmo.load(threads=1)
 
 
-@pytest.mark.parametrize(("name", "megabytes"), [("english", 40), ("korean", 20)])
+@pytest.mark.parametrize(("name", "megabytes"), [("english", 40), ("korean", 11)])
 def test_it_fits_into_the_package(name, megabytes):
     assert sum(file.stat().st_size for file in bundled_model(name).iterdir()) <= megabytes * 1e6
 
@@ -45,6 +46,17 @@ def test_every_included_model_loads_by_its_name():
     for name in INCLUDED:
         elmo = Elmo.load(name, threads=1)
         assert (elmo.dim, elmo.checkpoint.softmax is not None) == (catalog()[name].dim, True)
+
+
+def test_korean_is_computed_as_it_is_stored():
+    korean = Elmo.load("korean", threads=1)
+    assert korean.checkpoint.precision == "int8"
+    assert korean.precision == ("int8" if native().vectors else "float32")
+    text = "겨울에는 눈이 많이 내린다 ."
+    exact = Elmo.load("korean", precision="float32", threads=1).layers([text])[0]
+    found = korean.layers([text])[0]
+    for layer, expected in zip(found.values, exact.values, strict=True):
+        assert cosine(layer, expected).diagonal().min() > 0.999
 
 
 def test_it_loads_by_default_by_name_and_offline(english, monkeypatch):
