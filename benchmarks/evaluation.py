@@ -3,6 +3,7 @@
     python benchmarks/evaluation.py --data DATA -o english.json               # the included model
     python benchmarks/evaluation.py --data DATA --model runs/x/best --quick   # to compare two runs
     python benchmarks/evaluation.py --data DATA --precision int8 --only pos   # what int8 costs
+    python benchmarks/evaluation.py --data DATA --model int8/ --reference float32/ --only vectors
 
 DATA has `pretrain/*.valid.txt.xz`, `pretrain/*.test.txt.xz`, `pos/*.conllu.xz`, `wsd/`, `lm/`,
 `snli/` and `glove/`. Each part of the result is written when it is ready and is not measured again,
@@ -42,6 +43,8 @@ QUICK_POS_SENTENCES = 4_000
 JOINED_TOKENS = 500
 # Long input: tokens per sequence, tokens per fifth, and how many sequences are read.
 SIZES = ((500, 100, 200), (2_000, 400, 100), (10_000, 2_000, 25))
+# Tokens of all held-out files together whose vectors are compared with a reference.
+VECTOR_TOKENS = 24_000
 
 
 def main() -> None:
@@ -52,6 +55,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="the result file, JSON")
     parser.add_argument("--cache", type=Path, help="where the layers are kept for next time")
     parser.add_argument("--precision", choices=("float32", "float16", "int8"))
+    parser.add_argument("--reference", help="compare vectors with this; default: --model")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true", help="two perplexities and UPOS, small")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="measure these alone")
@@ -194,7 +198,39 @@ def measure_wsd(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
     return probe.run(args.data / "wsd").to_dict()
 
 
+def measure_vectors(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
+    """Compare the vectors of every layer with those of a reference in float32."""
+    reference = args.reference or args.model or BUNDLED
+    exact = Elmo.load(reference, threads=args.threads, precision="float32")
+    paths, found = sorted((args.data / "pretrain").glob("*.test.txt.xz")), []
+    for path in paths:
+        count = 0
+        with open_text(path, what="text") as stream:
+            for line in stream:
+                tokens = [list(exact.tokenize(line.decode().strip()).tokens)]
+                if not tokens[0]:
+                    continue
+                a, b = (model.layers(tokens, tokenized=True)[0].values for model in (exact, elmo))
+                lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+                found.append((a * b).sum(axis=-1) / lengths)  # (layers, tokens)
+                count += len(tokens[0])
+                if count >= VECTOR_TOKENS / len(paths):
+                    break
+    cosines = np.concatenate(found, axis=1)
+    return {
+        "precision": elmo.precision,
+        "reference": str(reference),
+        "tokens": cosines.shape[1],
+        "mean": cosines.mean(axis=1, dtype=np.float64).round(6).tolist(),
+        "one in a thousand": np.quantile(cosines.astype(np.float64), 0.001, axis=1)
+        .round(5)
+        .tolist(),
+        "lowest": cosines.min(axis=1).astype(np.float64).round(5).tolist(),
+    }
+
+
 PARTS = {
+    "vectors": measure_vectors,
     "perplexity": measure_perplexity,
     "long": measure_long,
     "pos": measure_pos,
