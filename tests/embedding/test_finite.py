@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def huge_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if "projection" in name or "highway" in name:
             weights[name] = weights[name] * 0 + 1e38
     path = tmp_path_factory.mktemp("huge") / "model"
-    Elmo(dataclasses.replace(checkpoint, weights=weights), threads=1).save(path)
+    Elmo(checkpoint.with_weights(weights), threads=1).save(path)
     return path
 
 

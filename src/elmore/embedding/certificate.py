@@ -67,7 +67,7 @@ def certify(checkpoint: Checkpoint, precision: Precision) -> dict[str, Any]:
         "mean_cosine": cosines.mean(axis=1),
         "min_cosine": cosines.min(axis=1),
         "max_error": np.abs(expected - found).max(axis=(1, 2)),
-        "max_value": np.abs(expected).max(axis=(1, 2)),
+        "max_value": np.abs(found).max(axis=(1, 2)),
     }
     return {
         "precision": precision,
