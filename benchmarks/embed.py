@@ -97,7 +97,7 @@ def levels() -> list[str]:
     module = native().module
     if module is None:
         return []
-    return [name for name in ("avx2", "avx512_vnni") if module.force(name)] or ["plain"]
+    return [name for name in ("avx2", "avx_vnni", "avx512_vnni") if module.force(name)] or ["plain"]
 
 
 def variants(checkpoint: Checkpoint) -> dict[str, Variant]:

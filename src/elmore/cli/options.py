@@ -386,8 +386,8 @@ class ModelChoice:
     precision: ComputePrecision | None = choice(
         get_args(ComputePrecision),
         None,
-        "Precision of the computation, by default the one the model is stored in; bfloat16 needs a "
-        "GPU.",
+        "Precision of the computation, by default the one the model is stored in (float32 instead "
+        "of int8 without the C extension); bfloat16 needs a GPU.",
     )
     batch_tokens: int | None = count(None, "Tokens per batch.")
     start: Any = start
