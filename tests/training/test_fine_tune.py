@@ -78,6 +78,21 @@ def test_a_model_of_our_own_keeps_its_softmax(
     assert new.backward < 0.8 * old.backward
 
 
+def test_a_model_in_int8_is_started_from_as_it_is_stored(
+    trained: Path, texts: list[Path], tmp_path: Path
+) -> None:
+    Elmo.load(trained, threads=1).save(tmp_path / "int8", precision="int8")
+    before = Elmo.load(tmp_path / "int8", threads=1)
+    still = recipe(**{"optimizer.lr": 1e-9, "schedule.epochs": 1})
+    run = fine_tune(tmp_path / "int8", texts, tmp_path / "run", recipe=still, tokenized=True)
+    after = run.elmo(threads=1)
+    assert after.checkpoint.precision == "float32"
+    for name, weight in weights(before).items():
+        np.testing.assert_allclose(weights(after)[name], weight, atol=1e-5)
+    rows = after.checkpoint.softmax.floats()
+    np.testing.assert_allclose(rows, before.checkpoint.softmax.floats(), atol=1e-5)
+
+
 def test_the_tokenizer_is_the_models_or_the_users(
     published: tuple[Path, ...], tmp_path: Path
 ) -> None:
