@@ -50,27 +50,53 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_text_that_is_added_gives_the_index_of_all(
     files: list[Path], tmp_path: Path, model: Path, max_uses: int
 ) -> None:
-    first = build(files[:1], tmp_path / "uses", model, min_count=3, max_uses=max_uses)
-    for more in files[1:]:
-        added = build([more], tmp_path / "uses", model, add=True)
+    first = build(files[:1], tmp_path / "0", model, min_count=3, max_uses=max_uses)
     words = list(first.words)
+    for number in (1, 2):
+        base, out = tmp_path / f"{number - 1}", tmp_path / f"{number}"
+        added = build([files[number]], out, model, add=base)
     assert set(added.words) == set(words)
     build(files, tmp_path / "all", model, words=words, max_uses=max_uses)
-    IndexFiles(tmp_path / "uses").verify()
-    assert contents(tmp_path / "uses") == contents(tmp_path / "all")
-    before = contents(tmp_path / "uses")
-    build([files[2]], tmp_path / "uses", model, add=True)  # it is there already
-    assert contents(tmp_path / "uses") == before
+    IndexFiles(tmp_path / "2").verify()
+    assert contents(tmp_path / "2") == contents(tmp_path / "all")
+    before = contents(tmp_path / "1")
+    build([files[2]], tmp_path / "2", model, add=tmp_path / "1")  # it is there already
+    assert contents(tmp_path / "1") == before
+    assert contents(tmp_path / "2") == contents(tmp_path / "all")
+
+
+def test_what_cannot_be_added(files: list[Path], tmp_path: Path, model: Path) -> None:
+    base, out = tmp_path / "uses", tmp_path / "more"
+    build(files[:1], base, model, min_count=3)
+    before = contents(base)
+    with pytest.raises(ConfigError, match="is what is added to; choose another folder"):
+        build(files[1:], base, model, add=base, overwrite=True)
     with pytest.raises(ConfigError, match="has some of these files already"):
-        build([files[0]], tmp_path / "uses", model, add=True)
+        build([files[0]], out, model, add=base)
     with pytest.raises(ConfigError, match="keeps its words"):
-        build(files[2:], tmp_path / "uses", model, add=True, words=["the"])
-    new = tmp_path / "new.txt"
-    new.write_text("the virus\n", "utf-8")
+        build(files[1:], out, model, add=base, words=["the"])
     with pytest.raises(ResumeError, match="tokenized=True, not False"):
-        build([new], tmp_path / "uses", model, add=True, tokenized=False)
-    with pytest.raises(ConfigError, match="is not a complete index"):
-        build(files[2:], tmp_path / "none", model, add=True)
+        build(files[1:], out, model, add=base, tokenized=False)
+    with pytest.raises(FormatError, match="is not an index"):
+        build(files[1:], out, model, add=tmp_path / "none")
+    assert contents(base) == before
+    os.truncate(base / "uses.npy", 200)
+    with pytest.raises(FormatError, match=r"uses\.npy.* has 200 bytes"):
+        build(files[1:], out, model, add=base)
+    assert not out.exists()
+
+
+def test_phrases_are_added_too(tmp_path: Path, model: Path) -> None:
+    texts = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    for path in texts:
+        path.write_text("My cell phone rang .\nThe cell is here .\n", "utf-8")
+        path.write_text(f"{path.read_text('utf-8')}{path.stem}\n", "utf-8")
+    words = ["cell phone", "cell"]
+    build(texts[:1], tmp_path / "uses", model, words=words)
+    added = build(texts[1:], tmp_path / "more", model, add=tmp_path / "uses")
+    assert added.words == {"cell": 4, "cell phone": 2}
+    build(texts, tmp_path / "all", model, words=words)
+    assert contents(tmp_path / "more") == contents(tmp_path / "all")
 
 
 @posix
@@ -78,7 +104,9 @@ def test_text_that_is_added_gives_the_index_of_all(
 def test_a_kill_while_text_is_added(
     files: list[Path], tmp_path: Path, model: Path, where: str
 ) -> None:
-    words = list(build(files[:2], tmp_path / "uses", model, min_count=3).words)
+    base, out = tmp_path / "uses", tmp_path / "more"
+    words = list(build(files[:2], base, model, min_count=3).words)
+    before = contents(base)
     code = f"""
 import os, signal
 from elmore.base.journal import JournalFolder
@@ -94,35 +122,17 @@ elif {where!r} == "during":
     JournalFolder.begin = killed
 else:
     indexing.write_manifest = kill
-build_index([{str(files[2])!r}], {str(tmp_path / "uses")!r}, model={str(model)!r}, add=True,
+build_index([{str(files[2])!r}], {str(out)!r}, model={str(model)!r}, add={str(base)!r},
             tokenized=True, shard_bytes=300)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    if where == "before":
-        assert len(Index.open(tmp_path / "uses").words) == len(words)
-    build(files[2:], tmp_path / "uses", model, add=True)
+    assert contents(base) == before
+    if where == "after":  # the same index, so it may be finished either way
+        build(files, out, model, words=words)
+    else:
+        build(files[2:], out, model, add=base)
     build(files, tmp_path / "all", model, words=words)
-    assert contents(tmp_path / "uses") == contents(tmp_path / "all")
-
-
-def test_a_damaged_part_of_an_earlier_index_is_refused(
-    files: list[Path], tmp_path: Path, model: Path
-) -> None:
-    build(files[:2], tmp_path / "uses", model, min_count=3)
-
-    class Stop:
-        def update(self, _: int) -> None:
-            if (tmp_path / "uses" / "journal.jsonl").exists():
-                raise KeyboardInterrupt
-
-        def close(self) -> None:
-            pass
-
-    with pytest.raises(KeyboardInterrupt):
-        build(files[2:], tmp_path / "uses", model, add=True, progress=Stop())
-    os.truncate(tmp_path / "uses" / "part-000000.npz", 100)
-    with pytest.raises(FormatError, match="damaged while text was added"):
-        build(files[2:], tmp_path / "uses", model, add=True)
+    assert contents(out) == contents(tmp_path / "all")
 
 
 def test_what_is_known_about_documents(tmp_path: Path, model: Path) -> None:

@@ -30,7 +30,7 @@ _INDEX = """\
   elmore index news.txt.gz --words bank,play,spring -o uses/
   elmore index novels/ news/ --metadata documents.tsv -o uses/
   elmore index articles.jsonl --column text --fields date,author --split-sentences -o uses/
-  elmore index more/ --add -o uses/
+  elmore index more/ --add uses/ -o more-uses/
   elmore index wiki.txt --split-sentences --min-count 500 --max-uses 300 --workers 4 -o uses/
 
 Then ask it: `elmore find`, `elmore senses`, `elmore change`. An interrupted run resumes when it is
@@ -150,7 +150,9 @@ def index(
         "JSON lines, CSV or TSV: the keys or columns that describe a record.", "LIST"
     ),
     tags: bool = options.flag("Keep the part of speech of each use, for bank/NOUN; slower."),
-    add: bool = options.flag("Add to the index in -o, which keeps its words."),
+    add: Path | None = options.option(
+        "Take over the uses of this index and its words.", "INDEX", type=options.PATH
+    ),
     min_count: int = options.count(100, "Without --words: index the words that occur so often."),
     max_uses: int = options.count(1000, "Keep about N uses of a frequent word, a random sample."),
     substitutes: int = options.count(

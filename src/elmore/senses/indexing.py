@@ -12,24 +12,23 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Unpack, cast
+from typing import Any, Unpack, cast
 
 import msgspec
-import numpy as np
 
 from elmore.base.atomic import atomic_file
 from elmore.base.io import sha256_file
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.messages import SILENT, Progress, shown
 from elmore.base.pool import Pool
-from elmore.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
+from elmore.bulk.embed_files import InputFile, cut_shards, inspect_input
 from elmore.bulk.job import Job, JobOptions
 from elmore.bulk.output_folder import check_manifest, check_same_run
 from elmore.elmo import Elmo
 from elmore.embedding.load import ModelPath, absolute
-from elmore.errors import ConfigError, FormatError, InputError
+from elmore.errors import ConfigError, InputError
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.files import (
     ARRAYS,
@@ -37,6 +36,7 @@ from elmore.senses.files import (
     DOCUMENTS,
     FORMAT,
     MANIFEST,
+    VOCABULARY,
     WORDS,
     IndexFiles,
     array_types,
@@ -45,16 +45,15 @@ from elmore.senses.files import (
     write_manifest,
 )
 from elmore.senses.index import Index
-from elmore.senses.merging import divided, draws_of, join_parts
+from elmore.senses.merging import divide, join_parts, least_draws
 from elmore.senses.parts import CANDIDATES as CANDIDATES
 from elmore.senses.parts import (
     SURE,
     Plan,
     Tagger,
-    limit_of,
     part_name,
+    read_plan,
     start_indexer,
-    write_part,
 )
 from elmore.text.documents import Documents, corpus_files, read_documents
 from elmore.text.patterns import expand
@@ -75,7 +74,7 @@ _LISTED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class _Part(FinishedFile):
-    """A finished part, counted from 0, or the counts of words, with the number -1."""
+    """A finished part, by the number of its first sentence, or the counts of words, by -1."""
 
     number: int
     sha256: str
@@ -93,7 +92,7 @@ def build_index(
     metadata: str | Path | None = None,
     fields: Sequence[str] = (),
     tagger: Tagger | None = None,
-    add: bool = False,
+    add: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -119,8 +118,8 @@ def build_index(
         fields: of JSON lines, or columns of tables, that describe each record.
         tagger: gives the universal part of speech of each token of sentences, so that `bank/NOUN`
             can be asked for. For several workers it must be picklable.
-        add: add the files to the index in `out`, which keeps its words and `max_uses`; the result
-            is that of indexing all files at once with these words.
+        add: an index whose uses are taken over: the result has its words and `max_uses`, and is
+            that of indexing its files and the new ones at once with these words.
         workers: processes.
         overwrite: start again in a folder that holds an earlier index.
         progress: counts sentences, each twice.
@@ -163,13 +162,21 @@ def build_index(
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by another process; wait for it"
     listed = None if words is None else _word_list(words)
-    if add and listed is not None:
-        raise ConfigError("an index keeps its words; leave out words, or make it again")
     documents, where, unknown = read_documents(
         found, metadata=None if metadata is None else Path(metadata), fields=fields
     )
     if unknown:
         report(f"no metadata for {_first(unknown)}")
+    base = None
+    if add is not None:
+        if listed is not None:
+            raise ConfigError("an index keeps its words; leave out words, or make it again")
+        if path.resolve() == Path(add).resolve():
+            raise ConfigError(f"'{shown(path, 120)}' is what is added to; choose another folder")
+        base = IndexFiles(Path(add))
+        base.verify()
+        listed, max_uses = sorted(base.words), base.manifest["settings"]["max_uses"]
+        documents = base.documents.joined(documents)
     check_manifest(path, FORMAT)
     setup = {
         **{"job": job, "k": k, "layers": keeps_layers, "elmo": elmo, "tagger": tagger},
@@ -188,22 +195,34 @@ def build_index(
         inputs = [inspect_input(path) for path, _ in found]
         facts = {"settings": settings, **pool.facts(), "inputs": [one.facts() for one in inputs]}
         facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
-        builder = _Builder(folder, pool, job, inputs, where, progress)
-        base = builder.extend(facts, documents) if add else None
-        if base is not None or not builder.resume(facts, overwrite and not add):
-            if base is not None:
-                listed = list(base.words)
-            plan = builder.start(facts, documents, listed, min_count, base)
+        vocabulary = facts.pop("vocabulary")
+        if base is not None:
+            _extend(facts, base)
+        builder = _Builder(folder, pool, job, inputs, where, base, progress)
+        if not builder.resume(facts, overwrite):
+            plan = builder.start(facts, documents, listed, min_count)
             absent = [word for word in listed or () if not expand(word, plan.table)]
-            if absent and not add:
+            if absent:
                 report(f"not in the text: {_first(absent)}")
             if k and not facts["model"]["softmax"]:
                 report("the model has no softmax, so uses are compared by its layers")
-            most = facts["settings"]["max_uses"]
-            report(_estimate(plan, facts, most))
-            builder.compute(most)
-            builder.merge(facts, _model_name(model))
+            report(_estimate(plan, facts, max_uses))
+            builder.compute(max_uses)
+            builder.merge(plan, {**facts, "model_name": _model_name(model)}, vocabulary)
     return Index.open(out, elmo=elmo)
+
+
+def _extend(facts: dict[str, Any], base: IndexFiles) -> None:
+    """Put the inputs of an index before those of `facts`, if all else is the same."""
+    manifest, label = base.manifest, f"'{shown(base.path, 100)}'"
+    # What a run that adds need not repeat.
+    own = {name: manifest["settings"].get(name) for name in ("words", "min_count", "metadata")}
+    same = {name: manifest[name] for name in ("software", "inputs")}
+    check_same_run(base.path, manifest, {**facts, "settings": facts["settings"] | own, **same})
+    known = {one["sha256"] for one in manifest["inputs"]}
+    if not known.isdisjoint(one["sha256"] for one in facts["inputs"]):
+        raise ConfigError(f"{label} has some of these files already; name new ones alone")
+    facts["inputs"] = manifest["inputs"] + facts["inputs"]
 
 
 def _first(words: Sequence[str]) -> str:
@@ -236,70 +255,25 @@ def _tokenizer_name(elmo: Elmo) -> str | None:
     return None
 
 
+@dataclass
 class _Builder:
-    """The steps of `build_index`.
+    """The steps of `build_index`; `where` has the documents of `inputs`, as they are numbered."""
 
-    To add to an index, it is taken apart first: its uses become parts like those of the new text.
-    """
+    folder: JournalFolder[_Part]
+    pool: Pool
+    job: Job
+    inputs: Sequence[InputFile]
+    where: Sequence[dict[int, int] | int]
+    base: IndexFiles | None
+    progress: Progress
 
-    def __init__(
-        self,
-        folder: JournalFolder[_Part],
-        pool: Pool,
-        job: Job,
-        inputs: Sequence[InputFile],
-        where: Sequence[dict[int, int] | int],
-        progress: Progress,
-    ) -> None:
-        self.folder, self.path, self.pool = folder, folder.path, pool
-        self.job, self.inputs, self.where, self.progress = job, inputs, where, progress
-        self.done: dict[int, _Part] = {}
-        self.plan = Plan({}, {}, Documents([], {}, []), 0)
-
-    def extend(self, facts: dict[str, Any], documents: Documents) -> IndexFiles | None:
-        """Make `facts` those of the index in this folder together with the new files.
-
-        Returns:
-            the index; None if adding these files has begun, or is done.
-        """
-        label = f"'{shown(self.path, 100)}'"
-        new = [one["sha256"] for one in facts["inputs"]]
-        journal = self.folder.found()
-        manifest = read_manifest(self.path) if (self.path / MANIFEST).exists() else None
-        for begun in (manifest, journal and journal[0]):
-            if begun is None:
-                continue
-            inputs = begun["inputs"]
-            if len(inputs) > len(new) and [one["sha256"] for one in inputs[-len(new) :]] == new:
-                facts |= {name: begun[name] for name in ("settings", "software", "inputs")}
-                if begun is not manifest:  # a kill may have left that of the index added to
-                    (self.path / MANIFEST).unlink(missing_ok=True)
-                return None
-        if manifest is None:
-            raise ConfigError(f"{label} is not a complete index; make one without --add first")
-        # Those of the index, whatever was asked for.
-        for name in ("words", "min_count", "max_uses", "metadata"):
-            facts["settings"].pop(name, None)
-            if name in manifest["settings"]:
-                facts["settings"][name] = manifest["settings"][name]
-        facts["software"] = manifest["software"]
-        check_same_run(self.path, {**manifest, "inputs": []}, {**facts, "inputs": []})
-        if {one["sha256"] for one in manifest["inputs"]} & set(new):
-            raise ConfigError(f"{label} has some of these files already; name new ones alone")
-        base = IndexFiles(self.path)
-        base.verify()
-        facts["settings"]["metadata"] = base.documents.joined(documents).digest()
-        facts["settings"]["words"] = digest_words(sorted(base.words))
-        facts["settings"].pop("min_count", None)
-        facts["settings"] = dict(sorted(facts["settings"].items()))
-        facts["inputs"] = manifest["inputs"] + facts["inputs"]
-        return base
+    def __post_init__(self) -> None:
+        self.path, self.done = self.folder.path, dict[int, _Part]()
 
     def resume(self, facts: Mapping[str, Any], overwrite: bool) -> bool:
         """Find what is done; whether the index is complete already."""
         found = None if overwrite else self.folder.found()
-        manifest = self.path / MANIFEST
-        if manifest.exists() and not overwrite:
+        if (self.path / MANIFEST).exists() and not overwrite:
             check_same_run(self.path, read_manifest(self.path), facts)
             IndexFiles(self.path).verify()
             self._clean(found is not None)  # a kill may have left parts
@@ -320,58 +294,33 @@ class _Builder:
         documents: Documents,
         listed: Sequence[str] | None,
         min_count: int,
-        base: IndexFiles | None,
     ) -> Plan:
         """Count, unless that is done; without a use of any word nothing is changed."""
         if -1 not in self.done:
-            if base is None and len(facts["inputs"]) > len(self.inputs):
-                self._refuse_damaged()
-            self._count(documents, listed, min_count, facts["settings"]["max_uses"], base)
+            plan = self._count(documents, listed, min_count, facts["settings"]["max_uses"])
             with atomic_file(self.path / _COUNTS, overwrite=True) as stream:
-                stream.write(msgspec.json.encode(self.plan))
+                stream.write(msgspec.json.encode(plan))
             self.done[-1] = self._record(-1, _COUNTS)
         # From here on the journal counts, and an earlier index goes.
         self.folder.begin(facts, self.done.values())
         (self.path / MANIFEST).unlink(missing_ok=True)
-        self.plan = msgspec.json.decode((self.path / _COUNTS).read_bytes(), type=Plan)
-        if not set(range(self.plan.earlier[0])) <= set(self.done):
-            self._refuse_damaged()
-        return self.plan
-
-    def _refuse_damaged(self) -> NoReturn:
-        raise FormatError(
-            f"parts of the index in '{shown(self.path, 100)}' were damaged while text was added; "
-            "index all of the text again with --force"
-        )
+        return read_plan(self.path / _COUNTS)
 
     def _count(
-        self,
-        documents: Documents,
-        listed: Sequence[str] | None,
-        min_count: int,
-        max_uses: int,
-        base: IndexFiles | None,
-    ) -> None:
-        """Find the words to index, and take apart the index that is added to."""
-        plan, draws = self.plan, dict[str, int]()
-        own = np.zeros(0, np.uint64)
-        plan.documents = documents
-        if base is not None:
-            plan.sentences = base.manifest["sentences"]
-            plan.corpus = dict(base.corpus_counts)
-            plan.documents = base.documents.joined(documents)
-            plan.earlier = 0, plan.sentences, len(base.documents.names)
-            own = draws_of(base)
-            leasts = np.minimum.reduceat(own, base.arrays["offsets"][:-1]).tolist()
-            draws = dict(zip(base.words, leasts, strict=True)) if max_uses < SURE else {}
-        counts = Counter(plan.corpus)
+        self, documents: Documents, listed: Sequence[str] | None, min_count: int, max_uses: int
+    ) -> Plan:
+        """Find the words to index."""
+        counts, draws, sentences = Counter[str](), dict[str, int](), self._first
+        if self.base is not None:
+            counts.update(self.base.corpus_counts)
+            draws = least_draws(self.base) if max_uses < SURE else {}
         for request, reply in self.pool.map(self._requests("count", {"max_uses": max_uses})):
             counts.update(reply["counts"])
             for word, least in reply["draws"].items():
                 draws[word] = min(least, draws.get(word, least))
             for document, n in reply["sizes"].items():
-                plan.documents.n_words[document] += n
-            plan.sentences += request["n"]
+                documents.n_words[document] += n
+            sentences += request["n"]
             self.progress.update(request["n"])
         wanted: Iterable[str] = counts
         if listed is not None:
@@ -385,32 +334,25 @@ class _Builder:
                 if listed is not None
                 else f"no word occurs {min_count} times; pass a smaller min_count"
             )
-        plan.table = {word: (-count, draws.get(word, 0)) for count, word in ranked}
-        plan.corpus = {word: counts[word] for word in sorted(counts)}
-        if base is None:
-            return
-        numbers = {word: number for number, word in enumerate(plan.table)}
-        limits = [limit_of(*plan.table[word], max_uses) - 1 for word in base.words]
-        kept = own <= np.repeat(np.array(limits, np.uint64), np.diff(base.arrays["offsets"]))
-        words = np.array([numbers[word] for word in base.words], np.int32)
-        for number, part in enumerate(divided(base, words, kept)):
-            write_part(self.path / part_name(number), part)
-            self.done[number] = self._record(number, part_name(number))
-        plan.earlier = len(self.done), *plan.earlier[1:]
+        table = {word: (-count, draws.get(word, 0)) for count, word in ranked}
+        corpus = {word: counts[word] for word in sorted(counts)}
+        return Plan(table, corpus, documents, sentences)
 
     def compute(self, max_uses: int) -> None:
         """Write the parts that are missing."""
         more = {"table": str(self.path / _COUNTS), "max_uses": max_uses, "folder": str(self.path)}
         for request, _ in self.pool.map(self._requests("uses", more)):
-            number = request["number"]
+            number = request["first"]
             self.done[number] = self._record(number, part_name(number))
             self.folder.add(self.done[number])
             self.progress.update(request["n"])
 
-    def merge(self, facts: Mapping[str, Any], model: str | list[str] | None) -> None:
+    def merge(self, plan: Plan, facts: Mapping[str, Any], vocabulary: list[str]) -> None:
         """Join the parts, sorted by word; they go when the manifest is there."""
-        plan = self.plan
-        parts = [self.path / part_name(number) for number in sorted(self.done) if number >= 0]
+        limits = plan.limits(facts["settings"]["max_uses"])
+        parts = [] if self.base is None else divide(self.base, self.path, limits)
+        numbers = [number for number in sorted(self.done) if number >= self._first]
+        parts += [self.path / part_name(number) for number in numbers]
         join_parts(parts, self.path, array_types(facts))
         texts = {
             WORDS: {word: count for word, (count, _) in plan.table.items()},
@@ -419,9 +361,8 @@ class _Builder:
         }
         for name, value in texts.items():
             (self.path / name).write_bytes(msgspec.json.encode(value))
-        list(self.pool.map([{"do": "words", "folder": str(self.path)}]))
-        more = {"model_name": model, "sentences": plan.sentences}
-        write_manifest(self.path, {**facts, **more})
+        (self.path / VOCABULARY).write_text(json.dumps(vocabulary), "utf-8")
+        write_manifest(self.path, {**facts, "sentences": plan.sentences})
         self._clean(True)
 
     def _clean(self, journal: bool) -> None:
@@ -435,29 +376,29 @@ class _Builder:
         size, digest = (self.path / file).stat().st_size, sha256_file(self.path / file)
         return _Part(file=file, bytes=size, number=number, sha256=digest)
 
-    def _requests(self, do: str, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        for documents, shard in self._shards():
-            if do == "uses" and shard.number in self.done:
-                self.progress.update(len(shard.texts))
-                continue
-            place = {"do": do, "number": shard.number, "first": shard.first, "n": len(documents)}
-            texts = {"texts": shard.texts, "lines": shard.lines, "documents": documents}
-            yield {**more, **place, **texts}
+    @property
+    def _first(self) -> int:
+        """The number of the first new sentence."""
+        return 0 if self.base is None else int(self.base.manifest["sentences"])
 
-    def _shards(self) -> Iterator[tuple[list[int], TextShard]]:
-        """Yield each shard with the numbers of documents; numbers count on from file to file."""
-        number, start, document = self.plan.earlier
-        first = start
+    def _requests(self, do: str, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """A request for each shard that is not done; sentences are numbered over all files."""
+        first = self._first
+        earlier = 0 if self.base is None else len(self.base.documents.names)
         for file, mine in zip(self.inputs, self.where, strict=True):
-            limit = None if self.job.limit is None else self.job.limit - first + start
-            before = first
-            for shard in cut_shards([file], self.job, Counts(), limit):
-                documents = [
-                    document + (mine if isinstance(mine, int) else mine[line])
-                    for line in shard.lines
-                ]
-                yield documents, replace(shard, number=number, first=before + shard.first)
-                number, first = number + 1, first + len(shard.texts)
+            left = None if self.job.limit is None else self.job.limit - first
+            for shard in cut_shards([file], self.job, Counts(), left):
+                n = len(shard.texts)
+                if do == "uses" and first in self.done:
+                    self.progress.update(n)
+                else:
+                    documents = [
+                        earlier + (mine if isinstance(mine, int) else mine[line])
+                        for line in shard.lines
+                    ]
+                    texts = {"texts": shard.texts, "lines": shard.lines, "documents": documents}
+                    yield {**more, **texts, "do": do, "first": first, "n": n}
+                first += n
 
 
 def _estimate(plan: Plan, facts: Mapping[str, Any], max_uses: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from elmore.base.atomic import write_error
 from elmore.senses.files import IndexFiles
-from elmore.senses.parts import draw
+from elmore.senses.parts import draw, part_name, write_part
 
 # Bytes that are written at once.
 _BLOCK = 1 << 20
@@ -62,41 +62,54 @@ def join_parts(parts: Sequence[Path], folder: Path, kinds: Mapping[str, np.dtype
         array.flush()
 
 
-def divided(
-    base: IndexFiles, words: NDArray[np.int32], kept: NDArray[np.bool_]
-) -> Iterator[dict[str, NDArray[Any]]]:
-    """Divide an index into parts.
+def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]) -> list[Path]:
+    """Write the uses of an index as parts of another one.
 
     Args:
         base: the index.
-        words: the new number of each of its words.
-        kept: which of its uses are still needed.
+        folder: where to write.
+        limits: of the other index, for all words of this one; see `Plan.limits`.
+
+    Returns:
+        the parts, in the order of the text.
     """
     arrays, sizes = base.arrays, np.diff(base.arrays["offsets"])
-    rows = np.flatnonzero(kept)
+    numbers = np.array([limits[word][0] for word in base.words], np.int32)
+    most = np.array([limits[word][1] - 1 for word in base.words], np.uint64)
+    words, ends = np.repeat(numbers, sizes), arrays["sentences"]["end"]
+    rows = np.flatnonzero(_draws(base) <= np.repeat(most, sizes))
     rows = rows[np.argsort(arrays["uses"]["sentence"][rows], kind="stable")]
-    sentences, ends = arrays["uses"]["sentence"][rows], arrays["sentences"]["end"]
-    used, count = np.unique(sentences), np.array(arrays["count"])
-    count["word"] = words[count["word"]]
-    for first in range(0, len(used), _PART_SENTENCES):
-        some = used[first : first + _PART_SENTENCES]
-        mine = rows[slice(*np.searchsorted(sentences, [some[0], some[-1] + 1]))]
-        uses, table = arrays["uses"][mine], arrays["sentences"][some]
-        uses["sentence"] = np.searchsorted(some, uses["sentence"])
-        text = [arrays["text"][ends[s - 1] if s else 0 : ends[s]] for s in some]
-        table["end"] = np.cumsum([len(one) for one in text])
-        yield {
-            **{"uses": uses, "vectors": arrays["vectors"][mine], "sentences": table},
-            **{"words": np.repeat(words, sizes)[mine], "text": np.concatenate(text)},
+    sentences, count = arrays["uses"]["sentence"][rows], np.array(arrays["count"])
+    count["word"] = numbers[count["word"]]
+    parts: list[Path] = []
+    for first in range(0, len(ends), _PART_SENTENCES):
+        mine = rows[slice(*np.searchsorted(sentences, (first, first + _PART_SENTENCES)))]
+        uses = arrays["uses"][mine]
+        used, uses["sentence"] = np.unique(uses["sentence"], return_inverse=True)
+        table = arrays["sentences"][used]
+        text = [arrays["text"][ends[s - 1] if s else 0 : ends[s]].tobytes() for s in used]
+        table["end"] = np.cumsum([len(one) for one in text], dtype=np.int64)
+        part = {
+            **{"uses": uses, "vectors": arrays["vectors"][mine], "words": words[mine]},
+            **{"sentences": table, "text": np.frombuffer(b"".join(text), np.uint8)},
             "count": count[: 0 if first else None],
         }
+        parts.append(folder / part_name(len(parts)))
+        write_part(parts[-1], part)
+    return parts
 
 
-def draws_of(files: IndexFiles) -> NDArray[np.uint64]:
+def least_draws(base: IndexFiles) -> dict[str, int]:
+    """The least draw of each word of an index."""
+    least = np.minimum.reduceat(_draws(base), base.arrays["offsets"][:-1])
+    return dict(zip(base.words, least.tolist(), strict=True))
+
+
+def _draws(base: IndexFiles) -> NDArray[np.uint64]:
     """The draw of each use of an index, as when it was chosen."""
-    uses = files.arrays["uses"]
-    words = np.repeat(list(files.words), np.diff(files.arrays["offsets"]))
-    numbers = files.arrays["sentences"]["number"][uses["sentence"]].tolist()
+    uses = base.arrays["uses"]
+    words = np.repeat(list(base.words), np.diff(base.arrays["offsets"]))
+    numbers = base.arrays["sentences"]["number"][uses["sentence"]].tolist()
     places = zip(words.tolist(), numbers, uses["position"].tolist(), strict=True)
     return np.array([draw(*place) for place in places], np.uint64)
 

@@ -7,7 +7,6 @@ uses.npy and vectors.npy, the number of the word of each, its sentences, and its
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from elmore.bulk.job import Job, ShardEmbedder
 from elmore.embedding.stream import windows
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.options import LayerChoice
-from elmore.senses.files import TAGS, VOCABULARY, array_types
+from elmore.senses.files import TAGS, array_types
 from elmore.senses.model import space_digest
 from elmore.text.documents import Documents
 from elmore.text.patterns import Phrases
@@ -51,18 +50,31 @@ class Plan(msgspec.Struct):
         corpus: how often every word and every phrase to index occurs.
         documents: of all inputs.
         sentences: how many there are in all inputs.
-        earlier: parts, sentences and documents of the index that is added to.
     """
 
     table: dict[str, tuple[int, int]]
     corpus: dict[str, int]
     documents: Documents
     sentences: int
-    earlier: tuple[int, int, int] = (0, 0, 0)
+
+    def limits(self, max_uses: int) -> dict[str, tuple[int, int]]:
+        """The number of each word, and below which draws its uses are kept.
+
+        All of a rare word are, and always the one with the least draw.
+        """
+        return {
+            word: (number, min(_HASHES, max(_HASHES * max_uses // count, least + 1)))
+            for number, (word, (count, least)) in enumerate(self.table.items())
+        }
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan that a file holds."""
+    return msgspec.json.decode(path.read_bytes(), type=Plan)
 
 
 def part_name(number: int) -> str:
-    """The file of a part."""
+    """The file of a part, by the number of its first sentence."""
     return f"part-{number:06d}.npz"
 
 
@@ -83,20 +95,11 @@ def draw(word: str, sentence: int, position: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
 
 
-def limit_of(count: int, least: int, max_uses: int) -> int:
-    """Below which draws uses are kept: all of a rare word, and always that with the least draw."""
-    return min(_HASHES, max(_HASHES * max_uses // count, least + 1))
-
-
 def start_indexer(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job."""
     indexer = _Indexer(setup["job"], setup)
 
     def perform(fields: Mapping[str, Any]) -> dict[str, Any]:
-        if fields["do"] == "words":
-            text = json.dumps(list(indexer.space.words))
-            (Path(fields["folder"]) / VOCABULARY).write_bytes(text.encode())
-            return {}
         return (indexer.count if fields["do"] == "count" else indexer.write)(fields)
 
     return Worker(perform, indexer.facts)
@@ -129,8 +132,11 @@ class _Indexer:
             # Without a softmax, the vectors are the layers.
             "layers_dim": self.elmo.dim if self.space.k and self.layers is not None else 0,
         }
-        # What an index depends on besides settings and text.
-        self.facts = {**self._embedder.facts(), "model": model, "tokenizer": tokenizer}
+        # What an index depends on besides settings and text, and the words of the model.
+        self.facts = {
+            **{**self._embedder.facts(), "model": model, "tokenizer": tokenizer},
+            "vocabulary": list(self.space.words),
+        }
         settings = {"tags": setup["tagger"] is not None}
         self._types = array_types({"settings": settings, "model": model})
         self._table: dict[str, tuple[int, int]] = {}
@@ -161,11 +167,7 @@ class _Indexer:
     def write(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the chosen uses of a shard and write them."""
         if not self._table:
-            plan = msgspec.json.decode(Path(fields["table"]).read_bytes(), type=Plan)
-            self._table = {
-                word: (number, limit_of(count, least, fields["max_uses"]))
-                for number, (word, (count, least)) in enumerate(plan.table.items())
-            }
+            self._table = read_plan(Path(fields["table"])).limits(fields["max_uses"])
         self._embedder.forget_words()
         chosen: list[tuple[Sentence, list[Span]]] = []
         words: list[int] = []
@@ -209,7 +211,7 @@ class _Indexer:
             **{"sentences": sentences, "text": np.frombuffer(b"".join(text), np.uint8)},
             "count": np.array(rows, self._types["count"]),
         }
-        write_part(Path(fields["folder"]) / part_name(fields["number"]), arrays)
+        write_part(Path(fields["folder"]) / part_name(fields["first"]), arrays)
         return {}
 
     def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], NDArray[Any]]:
