@@ -35,8 +35,8 @@ from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, SubstituteSpace, build_index, marked_place
 from elmore.senses.change import pairwise_shift
 from elmore.senses.groups import rand_index
-from elmore.senses.indexing import CANDIDATES
 from elmore.senses.induction import divide
+from elmore.senses.parts import CANDIDATES
 from elmore.text.reading import read_input
 from elmore.text.tokenizer import Sentence
 

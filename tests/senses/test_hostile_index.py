@@ -50,22 +50,14 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
-@pytest.mark.parametrize("where", ["manifest", "settings"])
 @pytest.mark.parametrize("tokenizer", ["intruder:split", "builtins:eval", "os:system"])
 def test_nothing_that_an_index_names_is_imported(
-    uses: Path,
-    lm: Elmo,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    where: str,
-    tokenizer: str,
+    uses: Path, lm: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: str
 ) -> None:
     done = tmp_path / "done"
     (tmp_path / "intruder.py").write_text(f"open({str(done)!r}, 'w')\nsplit = str.split\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    part = (lambda m: m) if where == "manifest" else (lambda m: m["settings"])
-    edit(uses, lambda manifest: manifest.pop("tokenizer"))
-    edit(uses, lambda manifest: part(manifest).update(tokenizer=tokenizer))
+    edit(uses, lambda manifest: manifest["settings"].update(tokenizer=tokenizer))
     question = f"open({str(done)!r}, 'w') [the]"
     for elmo in (None, lm):
         with pytest.raises(ConfigError, match=r"function of yours; pass it \(tokenizer="):
@@ -178,7 +170,7 @@ def test_nothing_but_regular_files_is_opened(uses: Path, lm: Elmo, name: str, ki
         lambda m: m["model"].update(layers={"a": 1}),
         lambda m: m["model"].update(softmax=False),
         lambda m: m["model"].update(dim=3),
-        lambda m: m.update(tokenizer=["ptb"]),
+        lambda m: m["settings"].update(tokenizer=["ptb"]),
         lambda m: m["settings"].update(start="elsewhere"),
         lambda m: m["settings"].update(precision="none"),
     ],

@@ -268,7 +268,7 @@ def test_a_kill_after_the_manifest_costs_nothing(
     out = tmp_path / "uses"
     build(files, out, model)
     before = contents(out)
-    for name in ("part-000000.npz", "counts.json", "lock"):
+    for name in ("part-000000000000.npz", "counts.json", "lock"):
         (out / name).write_bytes(b"left over")
     (out / "journal.jsonl").write_bytes(b"{}\n")
     build(files, out, model, progress=Stop(0))

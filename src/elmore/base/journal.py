@@ -173,7 +173,7 @@ class JournalFolder(Generic[_R]):
     def finish(self) -> None:
         """End the journal; the files stay."""
         self._begun = False
-        (self.path / _JOURNAL).unlink()
+        (self.path / _JOURNAL).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """End the journal, and remove all files and folders that it was for."""

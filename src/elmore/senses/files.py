@@ -67,7 +67,7 @@ class _Settings(msgspec.Struct):
     start: str
     precision: str | None
     tags: bool
-    tokenizer: str | None = None
+    tokenizer: str | None
 
 
 class _Model(msgspec.Struct):
@@ -96,8 +96,7 @@ class _Manifest(msgspec.Struct):
     sentences: _Count
     inputs: list[_Input]
     files: dict[str, _File]
-    model_name: str | list[str] | None = None
-    tokenizer: str | None = None
+    model_name: str | list[str] | None
 
 
 def array_types(manifest: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:

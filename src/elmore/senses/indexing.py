@@ -6,7 +6,6 @@ and the lock. The bytes of the index depend neither on the number of processes n
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import msgspec
 
@@ -46,8 +45,9 @@ from elmore.senses.files import (
 )
 from elmore.senses.index import Index
 from elmore.senses.merging import divide, join_parts, least_draws
-from elmore.senses.parts import CANDIDATES as CANDIDATES
 from elmore.senses.parts import (
+    CANDIDATES,
+    PLAN,
     SURE,
     Plan,
     Tagger,
@@ -58,15 +58,13 @@ from elmore.senses.parts import (
 from elmore.text.documents import Documents, corpus_files, read_documents
 from elmore.text.patterns import expand
 from elmore.text.reading import Counts
-from elmore.text.segmenter import sendable
 
-_COUNTS = "counts.json"
 _JSON = "counts|words|vocabulary|corpus|documents"
 _FILES = re.compile(rf"part-\d{{6,}}\.npz|({'|'.join(ARRAYS)})\.npy|({_JSON})\.json")
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
-    *("tokenizer", "column", "conllu"),
+    *("column", "conllu"),
 )
 # Words that a message lists.
 _LISTED = 10
@@ -74,9 +72,8 @@ _LISTED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class _Part(FinishedFile):
-    """A finished part, by the number of its first sentence, or the counts of words, by -1."""
+    """A finished part, or what was counted."""
 
-    number: int
     sha256: str
 
 
@@ -148,17 +145,18 @@ def build_index(
         )
     keeps_layers = "layers" in options
     options.setdefault("threads", None if workers == 1 else 1)
-    elmo = model if isinstance(model, Elmo) else None
-    if elmo is not None:
+    elmo: Elmo | None = None
+    origin: ModelPath = bundled_model()
+    # What `Index` loads in any folder; None for a model that was not loaded from files.
+    known: str | tuple[str, ...] | None = BUNDLED
+    if isinstance(model, Elmo):
         if workers > 1:
             raise ConfigError("several workers load the model themselves; pass its name or path")
+        elmo, origin, known = model, model.checkpoint.origin, model.source
         options["precision"], options["start"] = elmo.precision, elmo.engine.compute.start
-        if options.get("tokenizer") is None:
-            options["tokenizer"] = _tokenizer_name(elmo)
-    named = bundled_model() if model is None else model
-    job = Job(
-        model=elmo.checkpoint.origin if elmo is not None else cast(ModelPath, named), **options
-    )
+    elif model is not None:
+        origin, known = model, absolute(model)
+    job = Job(model=origin, **options)
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by another process; wait for it"
     listed = None if words is None else _word_list(words)
@@ -186,16 +184,18 @@ def build_index(
         JournalFolder.opened(path, _Part, _FILES, busy=busy, marks=(MANIFEST,)) as folder,
         Pool(start_indexer, workers, setup=setup, in_process=workers == 1) as pool,
     ):
+        found_out = dict(pool.facts())
+        vocabulary, tokenizer = found_out.pop("vocabulary"), found_out.pop("tokenizer")
         settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
         settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
-        settings |= {"candidates": CANDIDATES, "tags": tagger is not None}
-        settings["metadata"] = documents.digest()
-        settings |= {} if listed else {"min_count": min_count}
-        settings = dict(sorted(settings.items()))
+        settings |= {"candidates": CANDIDATES, "tags": tagger is not None, "tokenizer": tokenizer}
+        settings |= {"metadata": documents.digest()} | ({} if listed else {"min_count": min_count})
         inputs = [inspect_input(path) for path, _ in found]
-        facts = {"settings": settings, **pool.facts(), "inputs": [one.facts() for one in inputs]}
-        facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
-        vocabulary = facts.pop("vocabulary")
+        facts = {
+            **{**FORMAT.head(), "settings": dict(sorted(settings.items())), **found_out},
+            "inputs": [one.facts() for one in inputs],
+        }
+        facts = json.loads(json.dumps(facts))  # with lists for tuples, as it will be read back
         if base is not None:
             _extend(facts, base)
         builder = _Builder(folder, pool, job, inputs, where, base, progress)
@@ -208,7 +208,7 @@ def build_index(
                 report("the model has no softmax, so uses are compared by its layers")
             report(_estimate(plan, facts, max_uses))
             builder.compute(max_uses)
-            builder.merge(plan, {**facts, "model_name": _model_name(model)}, vocabulary)
+            builder.merge(plan, {**facts, "model_name": known}, vocabulary)
     return Index.open(out, elmo=elmo)
 
 
@@ -239,22 +239,6 @@ def _word_list(words: Iterable[str]) -> list[str]:
     return listed
 
 
-def _model_name(model: ModelPath | Elmo | None) -> str | list[str] | None:
-    """What `Index` loads in any folder; None for a model that was not loaded from files."""
-    if isinstance(model, Elmo):  # knows its files by their whole paths
-        found = model.source
-    else:
-        found = BUNDLED if model is None else absolute(model)
-    return list(found) if isinstance(found, tuple) else found
-
-
-def _tokenizer_name(elmo: Elmo) -> str | None:
-    """The tokenizer that a model was loaded with, if other processes can find it."""
-    with contextlib.suppress(ConfigError):
-        return sendable(elmo.engine.compute.tokenizer)
-    return None
-
-
 @dataclass
 class _Builder:
     """The steps of `build_index`; `where` has the documents of `inputs`, as they are numbered."""
@@ -268,7 +252,7 @@ class _Builder:
     progress: Progress
 
     def __post_init__(self) -> None:
-        self.path, self.done = self.folder.path, dict[int, _Part]()
+        self.path, self.done = self.folder.path, dict[str, _Part]()
 
     def resume(self, facts: Mapping[str, Any], overwrite: bool) -> bool:
         """Find what is done; whether the index is complete already."""
@@ -276,13 +260,13 @@ class _Builder:
         if (self.path / MANIFEST).exists() and not overwrite:
             check_same_run(self.path, read_manifest(self.path), facts)
             IndexFiles(self.path).verify()
-            self._clean(found is not None)  # a kill may have left parts
+            self._clean()  # a kill may have left parts
             return True
         if found is not None:
             check_same_run(self.path, found[0], facts)
             # A damaged part is computed again.
             self.done = {
-                one.number: one
+                one.file: one
                 for one in found[1]
                 if self.folder.is_intact(one) and sha256_file(self.path / one.file) == one.sha256
             }
@@ -296,15 +280,15 @@ class _Builder:
         min_count: int,
     ) -> Plan:
         """Count, unless that is done; without a use of any word nothing is changed."""
-        if -1 not in self.done:
+        if PLAN not in self.done:
             plan = self._count(documents, listed, min_count, facts["settings"]["max_uses"])
-            with atomic_file(self.path / _COUNTS, overwrite=True) as stream:
+            with atomic_file(self.path / PLAN, overwrite=True) as stream:
                 stream.write(msgspec.json.encode(plan))
-            self.done[-1] = self._record(-1, _COUNTS)
+            self._add(PLAN)
         # From here on the journal counts, and an earlier index goes.
         self.folder.begin(facts, self.done.values())
         (self.path / MANIFEST).unlink(missing_ok=True)
-        return read_plan(self.path / _COUNTS)
+        return read_plan(self.path)
 
     def _count(
         self, documents: Documents, listed: Sequence[str] | None, min_count: int, max_uses: int
@@ -314,14 +298,14 @@ class _Builder:
         if self.base is not None:
             counts.update(self.base.corpus_counts)
             draws = least_draws(self.base) if max_uses < SURE else {}
-        for request, reply in self.pool.map(self._requests("count", {"max_uses": max_uses})):
+        for request, reply in self.pool.map(self._requests("count", max_uses)):
             counts.update(reply["counts"])
             for word, least in reply["draws"].items():
                 draws[word] = min(least, draws.get(word, least))
             for document, n in reply["sizes"].items():
                 documents.n_words[document] += n
-            sentences += request["n"]
-            self.progress.update(request["n"])
+            sentences += len(request["texts"])
+            self.progress.update(len(request["texts"]))
         wanted: Iterable[str] = counts
         if listed is not None:
             wanted = {one for word in listed for one in (expand(word, counts) or [word])}
@@ -340,19 +324,16 @@ class _Builder:
 
     def compute(self, max_uses: int) -> None:
         """Write the parts that are missing."""
-        more = {"table": str(self.path / _COUNTS), "max_uses": max_uses, "folder": str(self.path)}
-        for request, _ in self.pool.map(self._requests("uses", more)):
-            number = request["first"]
-            self.done[number] = self._record(number, part_name(number))
-            self.folder.add(self.done[number])
-            self.progress.update(request["n"])
+        for request, _ in self.pool.map(self._requests("write", max_uses)):
+            self.folder.add(self._add(part_name(request["first"])))
+            self.progress.update(len(request["texts"]))
 
     def merge(self, plan: Plan, facts: Mapping[str, Any], vocabulary: list[str]) -> None:
         """Join the parts, sorted by word; they go when the manifest is there."""
         limits = plan.limits(facts["settings"]["max_uses"])
         parts = [] if self.base is None else divide(self.base, self.path, limits)
-        numbers = [number for number in sorted(self.done) if number >= self._first]
-        parts += [self.path / part_name(number) for number in numbers]
+        new = (name for name in self.done if name != PLAN and name >= part_name(self._first))
+        parts += [self.path / name for name in sorted(new)]
         join_parts(parts, self.path, array_types(facts))
         texts = {
             WORDS: {word: count for word, (count, _) in plan.table.items()},
@@ -363,42 +344,42 @@ class _Builder:
             (self.path / name).write_bytes(msgspec.json.encode(value))
         (self.path / VOCABULARY).write_text(json.dumps(vocabulary), "utf-8")
         write_manifest(self.path, {**facts, "sentences": plan.sentences})
-        self._clean(True)
+        self._clean()
 
-    def _clean(self, journal: bool) -> None:
+    def _clean(self) -> None:
         """Remove what is not part of a finished index."""
-        for path in (*self.path.glob("part-*.npz"), self.path / _COUNTS):
+        for path in (*self.path.glob("part-*.npz"), self.path / PLAN):
             path.unlink(missing_ok=True)
-        if journal:
-            self.folder.finish()
+        self.folder.finish()
 
-    def _record(self, number: int, file: str) -> _Part:
-        size, digest = (self.path / file).stat().st_size, sha256_file(self.path / file)
-        return _Part(file=file, bytes=size, number=number, sha256=digest)
+    def _add(self, file: str) -> _Part:
+        path = self.path / file
+        record = _Part(file=file, bytes=path.stat().st_size, sha256=sha256_file(path))
+        self.done[file] = record
+        return record
 
     @property
     def _first(self) -> int:
         """The number of the first new sentence."""
         return 0 if self.base is None else int(self.base.manifest["sentences"])
 
-    def _requests(self, do: str, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _requests(self, do: str, max_uses: int) -> Iterator[dict[str, Any]]:
         """A request for each shard that is not done; sentences are numbered over all files."""
-        first = self._first
+        job, first = self.job, self._first
         earlier = 0 if self.base is None else len(self.base.documents.names)
         for file, mine in zip(self.inputs, self.where, strict=True):
-            left = None if self.job.limit is None else self.job.limit - first
-            for shard in cut_shards([file], self.job, Counts(), left):
-                n = len(shard.texts)
-                if do == "uses" and first in self.done:
-                    self.progress.update(n)
+            left = None if job.limit is None else job.limit - first
+            for shard in cut_shards([file], job, Counts(), left):
+                if do == "write" and part_name(first) in self.done:
+                    self.progress.update(len(shard.texts))
                 else:
-                    documents = [
-                        earlier + (mine if isinstance(mine, int) else mine[line])
-                        for line in shard.lines
-                    ]
-                    texts = {"texts": shard.texts, "lines": shard.lines, "documents": documents}
-                    yield {**more, **texts, "do": do, "first": first, "n": n}
-                first += n
+                    numbers = [mine if isinstance(mine, int) else mine[n] for n in shard.lines]
+                    yield {
+                        **{"do": do, "max_uses": max_uses, "folder": self.path, "first": first},
+                        **{"texts": shard.texts, "lines": shard.lines},
+                        "documents": [earlier + number for number in numbers],
+                    }
+                first += len(shard.texts)
 
 
 def _estimate(plan: Plan, facts: Mapping[str, Any], max_uses: int) -> str:

@@ -88,10 +88,11 @@ class IndexModel:
     @cached_property
     def split(self) -> Split:
         """What splits a text as that of the index was split."""
-        stated, manifest = self._stated, self._files.manifest
+        settings = self._files.manifest["settings"]
+        stated = settings["tokenizer"]
         if self._given is not None:
             return split_function(self._given)
-        if manifest["settings"]["tokenized"]:
+        if settings["tokenized"]:
             return split_function(lambda text: text.split(" "))
         if stated is None:
             return self.space.elmo.tokenize
@@ -107,7 +108,7 @@ class IndexModel:
         return split_function(own)
 
     def _loaded(self) -> Elmo:
-        files, stated = self._files, self._stated
+        files, stated = self._files, self._files.manifest["settings"]["tokenizer"]
         name = stated_model(files.path, files.manifest) if self._model is None else self._model
         options = compute_settings(files.manifest)
         options["threads"] = self._threads
@@ -115,14 +116,6 @@ class IndexModel:
         # The name alone could be that of a folder here; a folder is stored with its whole path.
         default = name == BUNDLED and self._model is None
         return Elmo.load(None if default else name, **options)
-
-    @property
-    def _stated(self) -> str | None:
-        """How the text was split, as the manifest says; None for the tokenizer of the model."""
-        # The setting is what was asked for; the other is what came of it.
-        manifest = self._files.manifest
-        asked: str | None = manifest["settings"].get("tokenizer")
-        return manifest.get("tokenizer") or asked
 
 
 def compute_settings(manifest: Mapping[str, Any]) -> ComputeOptions:

@@ -1,6 +1,6 @@
 """What a worker process does for an index: count the words of a shard, and write its uses.
 
-A part, part-000000.npz, holds the uses of one shard in the order of the text: records as in
+A part, part-000000000000.npz, holds the uses of one shard in the order of the text: records as in
 uses.npy and vectors.npy, the number of the word of each, its sentences, and its counts.
 """
 
@@ -26,13 +26,14 @@ from elmore.senses.files import TAGS, array_types
 from elmore.senses.model import space_digest
 from elmore.text.documents import Documents
 from elmore.text.patterns import Phrases
-from elmore.text.segmenter import Tokenizer
+from elmore.text.segmenter import tokenizer_name
 from elmore.text.tokenizer import Sentence
 
 # First and last token of a use.
 Span = tuple[int, int]
 # Gives the universal part of speech of each token of sentences.
 Tagger = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
+PLAN = "counts.json"
 _HASHES = 1 << 64
 # If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
 SURE = 64
@@ -68,14 +69,14 @@ class Plan(msgspec.Struct):
         }
 
 
-def read_plan(path: Path) -> Plan:
-    """The plan that a file holds."""
-    return msgspec.json.decode(path.read_bytes(), type=Plan)
+def read_plan(folder: Path) -> Plan:
+    """The plan of an index that is being made."""
+    return msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
 
 
 def part_name(number: int) -> str:
     """The file of a part, by the number of its first sentence."""
-    return f"part-{number:06d}.npz"
+    return f"part-{number:012d}.npz"
 
 
 def write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -120,9 +121,8 @@ class _Indexer:
             layers=cast(LayerChoice | None, self.layers),  # "all" is refused
         )
         self.reading = job.reading(job.tokenizer or self.elmo.tokenize)
-        tokenizer: Tokenizer | None = job.tokenizer or self.elmo.checkpoint.tokenizer
-        if setup["elmo"] and self.elmo.engine.compute.tokenizer and not job.tokenizer:
-            tokenizer = None  # a function that only the loaded model has
+        asked = job.tokenizer or self.elmo.engine.compute.tokenizer
+        tokenizer = self.elmo.checkpoint.tokenizer if asked is None else tokenizer_name(asked)
         model = {
             "sha256": space_digest(self.space),
             "dim": self.space.dim,
@@ -167,7 +167,7 @@ class _Indexer:
     def write(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the chosen uses of a shard and write them."""
         if not self._table:
-            self._table = read_plan(Path(fields["table"])).limits(fields["max_uses"])
+            self._table = read_plan(fields["folder"]).limits(fields["max_uses"])
         self._embedder.forget_words()
         chosen: list[tuple[Sentence, list[Span]]] = []
         words: list[int] = []
@@ -211,7 +211,7 @@ class _Indexer:
             **{"sentences": sentences, "text": np.frombuffer(b"".join(text), np.uint8)},
             "count": np.array(rows, self._types["count"]),
         }
-        write_part(Path(fields["folder"]) / part_name(fields["first"]), arrays)
+        write_part(fields["folder"] / part_name(fields["first"]), arrays)
         return {}
 
     def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], NDArray[Any]]:
