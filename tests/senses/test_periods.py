@@ -10,7 +10,7 @@ import pytest
 
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.senses import Index, build_index, compare_periods
-from elmore.senses.corrections import Step, correct, corrections_file, kept_steps
+from elmore.senses.corrections import Step, corrected, corrections_file
 from elmore.senses.counting import collocates, frequencies
 from elmore.text.statistics import dispersion
 
@@ -117,16 +117,17 @@ def test_collocates_have_the_measures_of_the_books(index: Index) -> None:
 def test_senses_are_corrected_by_hand(index: Index) -> None:
     plain = index.senses("bank", corrected=False, n_senses=2)
     assert len(plain) == 2
-    correct(plain, [Step(split=2), Step(merge=[1, 3]), Step(rename=1, name="mixed")])
+    corrected(plain, [Step(split=2), Step(merge=[1, 3])])
+    corrected(plain, [Step(rename=1, name="mixed")])
     found = Index.open(index.path).senses("bank", n_senses=2)
     assert found[0].name[0] == "mixed"
     assert sum(len(one.rows) for one in found.senses) == 80
     for number, one in enumerate(found.senses):
         assert (found.grouping.groups[np.isin(index.rows("bank"), one.rows)] == number).all()
-    assert len(kept_steps(plain)) == 3
     path = corrections_file(index)
+    assert len(json.loads(path.read_bytes())["bank"]["steps"]) == 3
     with pytest.raises(ConfigError, match="'bank' has no sense 5; use 1 to 2"):
-        correct(plain, [Step(rename=5, name="x")])
+        corrected(plain, [Step(rename=5, name="x")])
     kept = json.loads(path.read_bytes())
     kept["bank"]["sizes"] = [1, 2]
     path.write_text(json.dumps(kept), "utf-8")
@@ -136,8 +137,9 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
         path.write_text(hostile, "utf-8")
         with pytest.raises(FormatError, match="correct or remove it"):
             index.senses("bank", n_senses=2)
-    path.write_text("{}", "utf-8")
-    correct(plain, [])
+    path.write_text(json.dumps(kept), "utf-8")
+    corrected(plain, forget=True)
+    assert json.loads(path.read_bytes()) == {}
     assert [one.name for one in index.senses("bank", n_senses=2).senses] == [
         one.name for one in plain.senses
     ]

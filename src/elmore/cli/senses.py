@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,15 +97,9 @@ _stored_model = options.model(
     *("device", "precision", "batch_tokens", "start"),
     help="The model of the index, if it is not where it was.",
 )
-_folder = options.argument(type=options.PATH)
 _words = options.argument("WORD...", nargs=-1, required=True)
 _n_senses = options.option(
     "Divide into so many senses.", "N", names="--senses", type=click.IntRange(1)
-)
-_where = options.option(
-    "Only documents with this: genre=news, genre!=news, date>=1900; may be repeated.",
-    "CONDITION",
-    multiple=True,
 )
 _table = options.output("Write it to a file instead: .html, .csv, .tsv, .json or .txt.")
 _picture = options.output(
@@ -115,9 +109,12 @@ _picture = options.output(
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentChoice:
-    """Which documents of an index, and how they are grouped."""
+    """An index, which documents of it, and how they are grouped."""
 
-    where: Sequence[str] = _where
+    index: Path = options.argument(type=options.PATH)
+    where: Sequence[str] = options.repeated(
+        "Only documents with this: genre=news, genre!=news, date>=1900", "CONDITION"
+    )
     by: str | None = options.option("Group by this field of the documents.", "FIELD")
     period: int | None = options.count(None, "With --by: join N years.")
 
@@ -125,9 +122,13 @@ class DocumentChoice:
         if self.period is not None and self.by is None:
             raise ConfigError("--period groups the years of a field; add --by, such as --by date")
 
-    def of(self, index: Index) -> Index:
-        """The documents of an index that are meant."""
-        return index.where(*self.where)
+    def open(self, model: ModelChoice | None = None, tokenizer: str | None = None) -> Index:
+        """The documents of the index that are meant."""
+        from elmore.senses.index import Index
+
+        name, threads = (None, None) if model is None else (model.model, model.threads)
+        opened = Index.open(self.index, model=name, tokenizer=tokenizer, threads=threads)
+        return opened.where(*self.where)
 
 
 @options.verb(_INDEX)
@@ -141,18 +142,14 @@ def index(
         "per line.",
         "LIST",
     ),
-    metadata: Path | None = options.option(
-        "Table with a header: a file in the first column, then its date, author, ...",
-        "FILE",
-        type=options.PATH,
+    metadata: Path | None = options.path(
+        "Table with a header: a file in the first column, then its date, author, ..."
     ),
     fields: str | None = options.option(
         "JSON lines, CSV or TSV: the keys or columns that describe a record.", "LIST"
     ),
     tags: bool = options.flag("Keep the part of speech of each use, for bank/NOUN; slower."),
-    add: Path | None = options.option(
-        "Take over the uses of this index and its words.", "INDEX", type=options.PATH
-    ),
+    add: Path | None = options.path("Take over the uses of this index and its words.", "INDEX"),
     min_count: int = options.count(100, "Without --words: index the words that occur so often."),
     max_uses: int = options.count(1000, "Keep about N uses of a frequent word, a random sample."),
     substitutes: int = options.count(
@@ -193,7 +190,7 @@ def index(
             k=substitutes,
             metadata=metadata,
             fields=[] if fields is None else _parts(fields),
-            tagger=_Tagger() if tags else None,
+            tagger=_tagged_words if tags else None,
             add=add,
             workers=workers,
             overwrite=force,
@@ -208,17 +205,16 @@ def index(
     )
 
 
-class _Tagger:
+@functools.cache
+def _tagger() -> Any:
     """The included tagger, loaded where it is needed: a worker process may be another one."""
+    from elmore.tasks.own.light import tagger
 
-    @functools.cached_property
-    def _loaded(self) -> Any:
-        from elmore.tasks.own.light import tagger
+    return tagger("pos", threads=1)
 
-        return tagger("pos", threads=1)
 
-    def __call__(self, sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-        return (found.tags for found in self._loaded.pipe(sentences))
+def _tagged_words(sentences: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    return (found.tags for found in _tagger().pipe(sentences))
 
 
 def _parts(text: str) -> list[str]:
@@ -238,15 +234,11 @@ def _listed(text: str) -> list[str]:
 @options.verb(_FIND)
 def find(
     *,
-    index: Path = _folder,
+    documents: DocumentChoice = options.group(DocumentChoice),
     text: str = options.argument(),
     word: str | None = options.option("Words to search, by default the same.", "PATTERN"),
-    like: Sequence[str] = options.option(
-        "Further example; may be repeated.", "TEXT", multiple=True
-    ),
-    unlike: Sequence[str] = options.option(
-        "Counterexample; may be repeated.", "TEXT", multiple=True
-    ),
+    like: Sequence[str] = options.repeated("Further example", "TEXT"),
+    unlike: Sequence[str] = options.repeated("Counterexample", "TEXT"),
     sort: Any = options.choice(
         ["similarity", "left", "right", "text"],
         None,
@@ -254,7 +246,6 @@ def find(
         "compared first, and its K hits are sorted.",
     ),
     top: int = options.count(10, "How many to list, in each group.", "K"),
-    documents: DocumentChoice = options.group(DocumentChoice),
     csv: bool = options.flag("Print CSV."),
     output: Path | None = _table,
     force: bool = options.force,
@@ -265,13 +256,11 @@ def find(
     """INDEX is a folder that `elmore index` wrote, TEXT a sentence with one word in [brackets], or
     a word or pattern for a plain concordance.
     """
-    from elmore.senses.index import Index
-
     check_report(output, force=force)
-    opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
     pattern = None if word is None else _pattern(word)
     how: dict[str, Any] = {"sort": sort, "by": documents.by, "period": documents.period}
-    found = documents.of(opened).find(text, word=pattern, k=top, like=like, unlike=unlike, **how)
+    opened = documents.open(model, tokenizer)
+    found = opened.find(text, word=pattern, k=top, like=like, unlike=unlike, **how)
     width = shutil.get_terminal_size((110, 24)).columns
     shown = found.to_csv().rstrip("\n") if csv else "\n".join(found.lines(width))
     _show(found, shown, output, force, console)
@@ -280,32 +269,23 @@ def find(
 @options.verb(_SENSES)
 def senses(
     *,
-    index: Path = _folder,
+    documents: DocumentChoice = options.group(DocumentChoice),
     words: Sequence[str] = _words,
     n_senses: int | None = _n_senses,
-    like: Sequence[str] = options.option(
-        "A sense and an example of it, its word in brackets; repeat it for each sense and example.",
+    like: Sequence[str] = options.repeated(
+        "A sense and an example of it, its word in brackets, for each sense and example",
         "NAME=TEXT",
-        multiple=True,
     ),
     assign: str | None = options.option("Tag the words in this text instead.", "FILE"),
     examples: bool = options.flag("All examples, and shares by file."),
-    documents: DocumentChoice = options.group(DocumentChoice),
-    merge: Sequence[str] = options.option(
-        "Keep a correction: senses to make one of, such as 1,3; may be repeated.",
-        "NUMBERS",
-        multiple=True,
+    merge: Sequence[str] = options.repeated(
+        "Keep a correction: senses to make one of, such as 1,3", "NUMBERS"
     ),
-    split: Sequence[int] = options.option(
-        "Keep a correction: a sense to divide in two; may be repeated.",
-        "N",
-        multiple=True,
-        type=int,
+    split: Sequence[int] = options.repeated(
+        "Keep a correction: a sense to divide in two", "N", type=int
     ),
-    rename: Sequence[str] = options.option(
-        'Keep a correction: a name for a sense, such as 2="river bank"; may be repeated.',
-        "N=NAME",
-        multiple=True,
+    rename: Sequence[str] = options.repeated(
+        'Keep a correction: a name for a sense, such as 2="river bank"', "N=NAME"
     ),
     forget: bool = options.flag("Forget the corrections of the words."),
     output: Path | None = options.output(
@@ -321,9 +301,8 @@ def senses(
     """INDEX is a folder that `elmore index` wrote. Each WORD is a word, a list such as
     run,runs,ran, or a pattern.
     """
-    from elmore.senses.corrections import correct, kept_steps
+    from elmore.senses.corrections import corrected
     from elmore.senses.groups import save_senses
-    from elmore.senses.index import Index
     from elmore.senses.periods import sense_shares
     from elmore.text.reading import check_inputs
 
@@ -332,7 +311,7 @@ def senses(
     check_report(output, *PICTURES, ".vec", ".bin", force=force)
     if assign:
         check_inputs([assign], None)
-    opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
+    opened = documents.open(model, tokenizer)
     examples_of: dict[str, list[str]] = {}
     for one in like:
         name, equals, sentence = one.partition("=")
@@ -344,9 +323,8 @@ def senses(
         if len(words) > 1 and steps:
             raise ConfigError("--merge, --split and --rename are for one word; name one")
         for word in words:
-            plain = opened.senses(_pattern(word), corrected=False, **how)
-            correct(plain, [] if forget else [*kept_steps(plain), *steps])
-    opened = documents.of(opened)
+            plain = opened.whole.senses(_pattern(word), corrected=False, **how)
+            corrected(plain, steps, forget=forget)
     found = [opened.senses(_pattern(word), **how) for word in words]
     if documents.by is not None:
         groups = opened.groups(documents.by, documents.period)
@@ -396,7 +374,7 @@ def change(
     indexes: Sequence[Path] = options.argument(
         "INDEX...", nargs=-1, required=True, type=options.PATH
     ),
-    documents: DocumentChoice = options.group(DocumentChoice),
+    documents: DocumentChoice = options.group(DocumentChoice, without=("index",)),
     words: str | None = options.option(
         "Words, separated by commas, by default all that both have.", "LIST"
     ),
@@ -421,11 +399,10 @@ def change(
     one with --by.
     """
     from elmore.senses.change import FUNCTION_WORDS, compare
-    from elmore.senses.index import Index
     from elmore.senses.periods import compare_periods
 
     check_report(output, *PICTURES, force=force)
-    groups = [documents.of(Index.open(path)) for path in indexes]
+    groups = [replace(documents, index=path).open() for path in indexes]
     labels = [str(path) for path in indexes]
     if documents.by is not None and len(groups) == 1:
         divided = groups[0].groups(documents.by, documents.period)
@@ -454,9 +431,8 @@ def change(
 @options.verb(_FREQUENCIES)
 def frequencies(
     *,
-    index: Path = _folder,
-    words: Sequence[str] = _words,
     documents: DocumentChoice = options.group(DocumentChoice),
+    words: Sequence[str] = _words,
     output: Path | None = _table,
     force: bool = options.force,
     console: Console,
@@ -465,21 +441,19 @@ def frequencies(
     run,runs,ran, or a pattern.
     """
     from elmore.senses.counting import frequencies as count
-    from elmore.senses.index import Index
 
     check_report(output, force=force)
-    opened, by, period = documents.of(Index.open(index)), documents.by, documents.period
-    found = count(opened, [_pattern(word) for word in words], by=by, period=period)
+    asked, by, period = [_pattern(word) for word in words], documents.by, documents.period
+    found = count(documents.open(), asked, by=by, period=period)
     _show(found, str(found), output, force, console)
 
 
 @options.verb(_COLLOCATES)
 def collocates(
     *,
-    index: Path = _folder,
+    documents: DocumentChoice = options.group(DocumentChoice, without=("by", "period")),
     word: str = options.argument(),
     sense: int | None = options.count(None, "Only uses in this sense of `elmore senses`."),
-    where: Sequence[str] = _where,
     window: int = options.count(5, "How many tokens on each side are near."),
     min_count: int = options.count(3, "Leave out words that are near less often."),
     sort: Any = options.choice(
@@ -492,10 +466,9 @@ def collocates(
 ) -> None:
     """INDEX is a folder that `elmore index` wrote."""
     from elmore.senses.counting import collocates as near
-    from elmore.senses.index import Index
 
     check_report(output, force=force)
-    opened, rows = Index.open(index).where(*where), None
+    opened, rows = documents.open(), None
     if sense is not None:
         found = opened.senses(_pattern(word))
         if sense > len(found):

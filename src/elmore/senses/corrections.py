@@ -59,52 +59,41 @@ def corrections_file(index: Index) -> Path:
     return path.with_name(f"{path.name}.senses.json")
 
 
-def correct(found: WordSenses, steps: Sequence[Step]) -> None:
-    """Keep corrections of the senses of a word, which were found without them.
+def corrected(found: WordSenses, more: Sequence[Step] = (), *, forget: bool = False) -> WordSenses:
+    """The senses of a word with the corrections that are kept for it.
 
     Args:
         found: of `Index.senses(word, corrected=False)`.
-        steps: in order; each refers to the senses that the last one left. None to forget all.
+        more: further ones to keep, in order; each refers to the senses that the last one left.
+        forget: all that are kept.
 
     Raises:
         ConfigError: there is no such sense.
+        FormatError: the file is damaged.
     """
-    words = _read(found.index)
+    path = corrections_file(found.index)
+    words = _read(path) if path.exists() else {}
     sizes = [len(sense.rows) for sense in found.senses]
-    if steps:
-        _apply(found, steps)
-        words[found.word] = _Word(sizes, list(steps))
-    else:
-        words.pop(found.word, None)
-    with atomic_file(corrections_file(found.index), overwrite=True) as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(words), indent=1) + b"\n")
-
-
-def kept_steps(found: WordSenses) -> list[Step]:
-    """The corrections of a word that are kept already."""
-    kept = _read(found.index).get(found.word)
-    return [] if kept is None else kept.steps
-
-
-def corrected(found: WordSenses) -> WordSenses:
-    """The senses of a word with the corrections that are kept for it."""
-    kept = _read(found.index).get(found.word)
-    if kept is None:
-        return found
-    if kept.sizes != [len(sense.rows) for sense in found.senses]:
+    kept = words.pop(found.word, None)
+    if forget or kept is None:
+        kept = _Word(sizes, [])
+    elif kept.sizes != sizes:
         warnings.warn(
             f"the corrections of '{shown(found.word, 40)}' were made for other senses and do not "
             "apply; correct it again, or forget them with --forget",
             stacklevel=3,
         )
-        return found
-    return _apply(found, kept.steps)
+        kept = _Word(sizes, [])
+    steps = [*kept.steps, *more]
+    result = _apply(found, steps) if steps else found
+    if more or forget:
+        words |= {found.word: _Word(sizes, steps)} if steps else {}
+        with atomic_file(path, overwrite=True) as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(words), indent=1) + b"\n")
+    return result
 
 
-def _read(index: Index) -> dict[str, _Word]:
-    path = corrections_file(index)
-    if not path.exists():
-        return {}
+def _read(path: Path) -> dict[str, _Word]:
     try:
         data = read_json(path, max_bytes=_MAX_BYTES, follow=False)
         return msgspec.convert(data, dict[str, _Word])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -16,9 +16,11 @@ from elmore.report import Report, Reported, Row
 from elmore.text.patterns import is_expression
 
 if TYPE_CHECKING:
-    from elmore.senses.index import Index, Use
+    from elmore.senses.index import Index, Rows, Use
 
 Sort = Literal["similarity", "left", "right", "text"]
+# The row of a use, its score, and why it was found.
+_Found = tuple[int, float | None, tuple[str, ...]]
 
 # Rows whose vectors exist as float32 at once, 1.6 MB at 192 dimensions. With 8192 rows each block
 # was new memory from the system, and search over 5.8 million uses took five times as long.
@@ -166,43 +168,36 @@ def find_uses(
     marked = not isinstance(place, str) or ("[" in place and not is_expression(place))
     if not marked and (like or unlike or word is not None):
         raise ConfigError(f"put one word of '{shown(place, 60)}' in [brackets] to compare its uses")
+    query, own = str(place), ""
+    if marked:
+        asked = [read_place(index, one) for one in (place, *like, *unlike)]
+        sentence, position = asked[0]
+        own, vectors = sentence.tokens[position], index.space.vectors(asked)
+        query = " ".join(
+            [*sentence.tokens[:position], f"[{own}]", *sentence.tokens[position + 1 :]]
+        )
     groups = {"": index} if by is None else index.groups(by, period)
     hits: list[Hit] = []
     n_uses = 0
-    query = place if isinstance(place, str) else ""
     for label, part in groups.items():
         if marked:
-            found = _similar(part, place, word, k, like, unlike)
-            if sort not in (None, "similarity"):
-                ordered = sorted(found.hits, key=lambda hit: _side(hit.use, sort))
-                found = replace(found, hits=tuple(ordered))
+            rows = part.rows(own, literal=True) if word is None else part.rows(word)
+            found = _most_similar(part, rows, vectors, 1 + len(like), k)
         else:
-            found = _plain(part, query, k, sort or "text")
-        query, n_uses = found.query, n_uses + found.n_uses
-        hits += [replace(hit, group=label) for hit in found.hits]
+            rows = part.rows(query)
+            # The index is in the order of words, the uses of each in that of the text.
+            some = rows if sort in ("left", "right") else rows[:k]
+            found = [(row, None, ()) for row in some.tolist()]
+            if sort == "similarity":
+                found = _typical(part, rows, k)
+        mine = [Hit(part.use(row), score, why, part.about(row), label) for row, score, why in found]
+        if sort in ("left", "right", "text"):
+            mine.sort(key=lambda hit: _side(hit.use, sort))
+        hits, n_uses = hits + mine[:k], n_uses + len(rows)
     return Concordance(query, tuple(hits), n_uses, index.name)
 
 
-def _plain(index: Index, word: str, k: int, sort: Sort) -> Concordance:
-    """The uses of a word or pattern in an order."""
-    rows = index.rows(word)
-    scores: Sequence[float | None] = [None] * len(rows)
-    if sort == "similarity" and len(rows):
-        cosines = index.products(rows, unit(index.vectors(rows).mean(axis=0)[None])[0])
-        best = largest(cosines, k)
-        rows, scores = rows[best], cosines[best].tolist()
-    # The order of the index is that of the words of a pattern, and in each that of the text.
-    uses = [index.use(int(row)) for row in (rows[:k] if sort == "text" else rows)]
-    if sort in ("left", "right"):
-        uses.sort(key=lambda use: _side(use, sort))
-    hits = [
-        Hit(use, score, about=index.about(use.row))
-        for use, score in zip(uses[:k], scores, strict=False)
-    ]
-    return Concordance(word, tuple(hits), len(index.rows(word)), index.name)
-
-
-def _side(use: Use, side: Sort | None) -> list[str] | int:
+def _side(use: Use, side: Sort) -> list[str] | int:
     """What a use is sorted by."""
     if side not in ("left", "right"):
         return use.row
@@ -211,42 +206,37 @@ def _side(use: Use, side: Sort | None) -> list[str] | int:
     return [token.lower() for token in near if any(map(str.isalnum, token))]
 
 
-def _similar(
-    index: Index,
-    place: str | Place,
-    word: str | Sequence[str] | None,
-    k: int,
-    like: Sequence[str | Place],
-    unlike: Sequence[str | Place],
-) -> Concordance:
-    """The uses that are most similar to one of a word; see `find_uses`."""
-    asked = [read_place(index, one) for one in (place, *like, *unlike)]
-    sentence, position = asked[0]
-    n_like = 1 + len(like)
-    signs = np.array([1 / n_like] * n_like + [-1 / max(1, len(unlike))] * len(unlike), np.float32)
-    found = index.space.vectors(asked)
-    query = signs @ unit(found.dense())
-    same = sentence.tokens[position]
-    rows = index.rows(same, literal=True) if word is None else index.rows(word)
+def _typical(index: Index, rows: Rows, k: int) -> list[_Found]:
+    """The uses that are most similar to the mean of all."""
+    if not len(rows):
+        return []
+    cosines = index.products(rows, unit(index.vectors(rows).mean(axis=0)[None])[0])
+    return [(int(rows[one]), float(cosines[one]), ()) for one in largest(cosines, k)]
+
+
+def _most_similar(
+    index: Index, rows: Rows, examples: SenseVectors, n_like: int, k: int
+) -> list[_Found]:
+    """The uses that are most similar to the first examples, and least to the others."""
+    n_unlike = len(examples) - n_like
+    signs = np.array([1 / n_like] * n_like + [-1 / max(1, n_unlike)] * n_unlike, np.float32)
+    query = signs @ unit(examples.dense())
     blocks = np.split(rows, range(_BLOCK, len(rows), _BLOCK))
     products = np.concatenate([index.products(some, query) for some in blocks])
     # The order of the text decides between equals.
     best = np.sort(rows[largest(products, max(k, _RERANKED))])
     stored = index.substitutes(best)
-    scores = stored.similarity(found) @ signs
-    hits = []
+    scores = stored.similarity(examples) @ signs
+    found: list[_Found] = []
     for row in largest(scores, k):
         pair = SenseVectors(
-            found.space,
-            np.concatenate([found.ids[:1], stored.ids[[row]]]),
-            np.concatenate([found.weights[:1], stored.weights[[row]]]),
+            examples.space,
+            np.concatenate([examples.ids[:1], stored.ids[[row]]]),
+            np.concatenate([examples.weights[:1], stored.weights[[row]]]),
         )
         shared = tuple(name for name, _ in pair.shared(0, 1, 5))
-        use = index.use(int(best[row]))
-        hits.append(Hit(use, float(scores[row]), shared, index.about(use.row)))
-    text = " ".join([*sentence.tokens[:position], f"[{sentence.tokens[position]}]"])
-    query_text = " ".join([text, *sentence.tokens[position + 1 :]])
-    return Concordance(query_text, tuple(hits), len(rows), index.name)
+        found.append((int(best[row]), float(scores[row]), shared))
+    return found
 
 
 def read_place(index: Index, place: str | Place) -> Place:
