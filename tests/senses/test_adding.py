@@ -111,7 +111,7 @@ def test_a_kill_while_text_is_added(
 import os, signal
 from elmore.base.journal import JournalFolder
 from elmore.senses import build_index, indexing
-def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
+def kill(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 if {where!r} == "before":
     JournalFolder.begin = kill
 elif {where!r} == "during":
@@ -121,7 +121,7 @@ elif {where!r} == "during":
         kill()
     JournalFolder.begin = killed
 else:
-    indexing.write_manifest = kill
+    indexing.write_rest = kill
 build_index([{str(files[2])!r}], {str(out)!r}, model={str(model)!r}, add={str(base)!r},
             tokenized=True, shard_bytes=300)
 """

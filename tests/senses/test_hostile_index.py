@@ -107,12 +107,12 @@ def test_no_model_is_fetched_that_nobody_asked_for(
 def test_small_files_are_compared_when_an_index_is_opened(
     uses: Path, model: Path, text: Path
 ) -> None:
-    data = bytearray((uses / "offsets.npy").read_bytes())
+    data = bytearray((uses / "count.npy").read_bytes())
     data[-8] ^= 16
-    (uses / "offsets.npy").write_bytes(data)
-    with pytest.raises(FormatError, match=r"offsets\.npy.*damaged, make it again"):
+    (uses / "count.npy").write_bytes(data)
+    with pytest.raises(FormatError, match=r"count\.npy.*damaged, make it again"):
         Index.open(uses)
-    with pytest.raises(FormatError, match=r"offsets\.npy"):
+    with pytest.raises(FormatError, match=r"count\.npy"):
         build_index([text], uses, model=model, min_count=3)
     assert len(build_index([text], uses, model=model, min_count=3, overwrite=True))
 

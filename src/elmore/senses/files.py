@@ -4,11 +4,11 @@ uses.npy            a record per use, those of a word together: its sentence and
                     likeliest substitutes, weights as uint8 times a scale; if asked for, its part of
                     speech, and its layers as int8 times a scale
 vectors.npy         its dense vector, int8 times a scale
-offsets.npy         uses of word w are rows offsets[w] to offsets[w + 1]
 sentences.npy       a record per sentence: where its text ends, line, document, number in the corpus
 text.npy            the sentences: tokens, each ended by a newline
 count.npy           rows (word, document, how often)
-words.json          counts of the indexed words, in the order of the rows
+words.json          of each indexed word, how often it occurs and how many uses are kept, in the
+                    order of the rows
 corpus.json         counts of all words of the corpus
 documents.json      what is known about the documents
 vocabulary.json     the words that can be substitutes
@@ -40,10 +40,12 @@ from elmore.errors import FormatError
 from elmore.text.documents import Documents
 
 Rows = NDArray[np.int64]
-MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
-CORPUS, DOCUMENTS = "corpus.json", "documents.json"
-ARRAYS = ("uses", "vectors", "offsets", "sentences", "text", "count")
-NAMES = (*(f"{name}.npy" for name in ARRAYS), WORDS, CORPUS, DOCUMENTS, VOCABULARY)
+MANIFEST = "manifest.json"
+ARRAYS = ("uses", "vectors", "sentences", "text", "count")
+NAMES = (
+    *(f"{name}.npy" for name in ARRAYS),
+    *("words.json", "corpus.json", "documents.json", "vocabulary.json"),
+)
 # Universal parts of speech, by their numbers in the records of uses.
 TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN"),
@@ -113,7 +115,7 @@ def array_types(manifest: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
     vector: list[Any] = [("vectors", "|i1", (model["dim"],)), ("vectors_scale", "<f4")]
     sentence = [("end", "<i8"), ("line", "<i4"), ("document", "<i4"), ("number", "<i4")]
     count = [("word", "<i4"), ("document", "<i4"), ("n", "<i4")]
-    kinds: tuple[Any, ...] = (use, vector, "<i8", sentence, "|u1", count)
+    kinds: tuple[Any, ...] = (use, vector, sentence, "|u1", count)
     return dict(zip(ARRAYS, map(np.dtype, kinds), strict=True))
 
 
@@ -125,44 +127,38 @@ class IndexFiles:
         manifest: settings, inputs and model.
         documents: what is known about the documents of the corpus.
         words: counts of the indexed words.
+        offsets: the uses of word w are rows offsets[w] to offsets[w + 1].
         arrays: those of `ARRAYS`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.manifest = path, read_manifest(path)
         self._listed = ListedFiles(path, self.manifest["files"], FORMAT.fix)
-        self.documents = self._listed.json(DOCUMENTS, Documents)
-        self.words = self._listed.json(WORDS, dict[str, _Count])
+        self.documents = self._listed.json("documents.json", Documents)
+        words = self._listed.json("words.json", dict[str, tuple[_Count, _Count]])
+        self.words = {word: count for word, (count, _) in words.items()}
+        n_uses = [kept for _, kept in words.values()]
         self.arrays = {
             name: self._mapped(name, kind) for name, kind in array_types(self.manifest).items()
         }
-        offsets, n_uses = self.arrays["offsets"], len(self.arrays["uses"])
-        fit = (
-            len(offsets) == len(self.words) + 1
-            and (offsets[0], offsets[-1]) == (0, n_uses)
-            and bool((np.diff(offsets) >= 0).all())
-            and len(self.arrays["vectors"]) == n_uses
-            and self.documents.consistent
-        )
-        if not fit:
+        fit = sum(n_uses) == len(self.arrays["uses"]) == len(self.arrays["vectors"])
+        if not (fit and self.documents.consistent):
             self.refuse("its arrays do not fit together")
+        self.offsets: Rows = np.cumsum([0, *n_uses])
 
     def _mapped(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
         """Map the array of a known type."""
         file = f"{name}.npy"
-        with self._listed.open(file, compare=name == "offsets") as stream:
-            try:
-                version = np.lib.format.read_magic(stream)
-                shape, fortran, found = np.lib.format.read_array_header_1_0(stream)
-            except Exception as error:  # numpy evaluates the header, which raises many kinds
-                self.refuse(f"{file}: {error}")
-            known = version == (1, 0) and found == kind and not fortran
-            if not known or len(shape) != 1 or not shape[0]:
-                self.refuse(f"{file} has another type or shape")
-            start, size = stream.tell(), self.manifest["files"][file]["size"]
-            end = start + shape[0] * kind.itemsize
-            check_size(end, size, what=self.path / file, fix=FORMAT.fix)
-            return np.memmap(stream, kind, "r", start, shape)
+        self._listed.open(file).close()
+        try:
+            found = np.lib.format.open_memmap(self.path / file, mode="r")
+        except Exception as error:  # numpy evaluates the header, which raises many kinds
+            self.refuse(f"{file}: {error}")
+        if found.dtype != kind or found.ndim != 1:
+            self.refuse(f"{file} has another type or shape")
+        end, size = found.offset + found.nbytes, self.manifest["files"][file]["size"]
+        check_size(end, size, what=self.path / file, fix=FORMAT.fix)
+        return found
 
     def refuse(self, reason: str) -> NoReturn:
         """Say that the index is damaged."""
@@ -175,12 +171,12 @@ class IndexFiles:
     @cached_property
     def vocabulary(self) -> list[str]:
         """The words that can be substitutes."""
-        return self._listed.json(VOCABULARY, list[str])
+        return self._listed.json("vocabulary.json", list[str])
 
     @cached_property
     def corpus_counts(self) -> dict[str, int]:
         """How often every word of the corpus occurs in it."""
-        return self._listed.json(CORPUS, dict[str, _Count])
+        return self._listed.json("corpus.json", dict[str, _Count])
 
     @cached_property
     def counts(self) -> tuple[NDArray[Any], Rows]:
@@ -247,8 +243,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of an index, with sizes and digests of its files."""
+def write_rest(path: Path, manifest: Mapping[str, Any], **texts: Any) -> None:
+    """Write all but the arrays of an index: last the manifest, with sizes and digests of all."""
+    for name, value in texts.items():
+        (path / f"{name}.json").write_bytes(msgspec.json.encode(value))
     text = json.dumps({**manifest, "files": file_entries(path, NAMES)}, indent=1)
     with atomic_file(path / MANIFEST, overwrite=True) as stream:
         stream.write(text.encode() + b"\n")

@@ -97,7 +97,7 @@ class Index:
     def __init__(self, files: IndexFiles, model: IndexModel) -> None:
         self._files, self._model = files, model
         self.path, self.manifest, self.documents = files.path, files.manifest, files.documents
-        self.words, self.offsets = files.words, np.array(files.arrays["offsets"])
+        self.words, self.offsets = files.words, files.offsets
         self.label, self.whole, self._chosen = str(files.path), self, cast(Mask | None, None)
         self._numbers = {word: number for number, word in enumerate(self.words)}
         # Which words have several tokens.

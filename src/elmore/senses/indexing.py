@@ -30,27 +30,25 @@ from elmore.embedding.load import ModelPath, absolute
 from elmore.errors import ConfigError, InputError
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.files import (
-    ARRAYS,
-    CORPUS,
-    DOCUMENTS,
     FORMAT,
     MANIFEST,
-    VOCABULARY,
-    WORDS,
+    NAMES,
     IndexFiles,
     array_types,
     digest_words,
     read_manifest,
-    write_manifest,
+    write_rest,
 )
 from elmore.senses.index import Index
-from elmore.senses.merging import divide, join_parts, least_draws
 from elmore.senses.parts import (
     CANDIDATES,
     PLAN,
     SURE,
     Plan,
     Tagger,
+    divide,
+    join_parts,
+    least_draws,
     part_name,
     read_plan,
     start_indexer,
@@ -59,8 +57,7 @@ from elmore.text.documents import Documents, corpus_files, read_documents
 from elmore.text.patterns import expand
 from elmore.text.reading import Counts
 
-_JSON = "counts|words|vocabulary|corpus|documents"
-_FILES = re.compile(rf"part-\d{{6,}}\.npz|({'|'.join(ARRAYS)})\.npy|({_JSON})\.json")
+_FILES = re.compile(r"part-\d+\.npz|" + "|".join(map(re.escape, (*NAMES, PLAN))))
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
@@ -334,16 +331,16 @@ class _Builder:
         parts = [] if self.base is None else divide(self.base, self.path, limits)
         new = (name for name in self.done if name != PLAN and name >= part_name(self._first))
         parts += [self.path / name for name in sorted(new)]
-        join_parts(parts, self.path, array_types(facts))
-        texts = {
-            WORDS: {word: count for word, (count, _) in plan.table.items()},
-            CORPUS: plan.corpus,
-            DOCUMENTS: plan.documents,
-        }
-        for name, value in texts.items():
-            (self.path / name).write_bytes(msgspec.json.encode(value))
-        (self.path / VOCABULARY).write_text(json.dumps(vocabulary), "utf-8")
-        write_manifest(self.path, {**facts, "sentences": plan.sentences})
+        kept = join_parts(parts, self.path, array_types(facts))
+        counts = (count for count, _ in plan.table.values())
+        write_rest(
+            self.path,
+            {**facts, "sentences": plan.sentences},
+            words=dict(zip(plan.table, zip(counts, kept, strict=True), strict=True)),
+            corpus=plan.corpus,
+            documents=plan.documents,
+            vocabulary=vocabulary,
+        )
         self._clean()
 
     def _clean(self) -> None:
