@@ -46,16 +46,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("max_uses", [1000, 4])
+@pytest.mark.parametrize("max_uses", [1000, 64])
 def test_text_that_is_added_gives_the_index_of_all(
     files: list[Path], tmp_path: Path, model: Path, max_uses: int
 ) -> None:
+    for path in files:
+        path.write_text(path.read_text("utf-8") * 10, "utf-8")
     first = build(files[:1], tmp_path / "0", model, min_count=3, max_uses=max_uses)
     words = list(first.words)
     for number in (1, 2):
         base, out = tmp_path / f"{number - 1}", tmp_path / f"{number}"
         added = build([files[number]], out, model, add=base)
     assert set(added.words) == set(words)
+    assert (len(added) < sum(added.words.values()) / 2) == (max_uses == 64)
     build(files, tmp_path / "all", model, words=words, max_uses=max_uses)
     IndexFiles(tmp_path / "2").verify()
     assert contents(tmp_path / "2") == contents(tmp_path / "all")

@@ -151,7 +151,9 @@ def index(
     tags: bool = options.flag("Keep the part of speech of each use, for bank/NOUN; slower."),
     add: Path | None = options.path("Take over the uses of this index and its words.", "INDEX"),
     min_count: int = options.count(100, "Without --words: index the words that occur so often."),
-    max_uses: int = options.count(1000, "Keep about N uses of a frequent word, a random sample."),
+    max_uses: int = options.count(
+        1000, "Keep about N uses of a frequent word, a random sample; 64 or more."
+    ),
     substitutes: int = options.count(
         64,
         "Keep the K likeliest substitutes of each use; 0: compare by layers.",

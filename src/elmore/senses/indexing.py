@@ -42,13 +42,12 @@ from elmore.senses.files import (
 from elmore.senses.index import Index
 from elmore.senses.parts import (
     CANDIDATES,
+    LEAST_USES,
     PLAN,
-    SURE,
     Plan,
     Tagger,
     divide,
     join_parts,
-    least_draws,
     part_name,
     read_plan,
     start_indexer,
@@ -106,7 +105,7 @@ def build_index(
         words: which words, phrases (*cell phone*) and patterns (see `Index.rows`), or one of them;
             all words that occur `min_count` times by default.
         min_count: how often a word must occur, unless `words` is given.
-        max_uses: about how many uses of a word are kept, drawn with equal chances; at least one.
+        max_uses: about how many uses of a word are kept, drawn with equal chances; 64 or more.
         k: substitutes that are kept for each use; 0 for none, to compare uses by `layers` alone.
         metadata: a table with a header: a file in the first column, then what is known about it.
         fields: of JSON lines, or columns of tables, that describe each record.
@@ -128,9 +127,12 @@ def build_index(
         InputError: no word occurs often enough.
         ResumeError: the folder holds an index of something else.
     """
-    for name, value in (("min_count", min_count), ("max_uses", max_uses)):
-        if value < 1:
-            raise ConfigError(f"{name}={value}; use 1 or more")
+    if min_count < 1:
+        raise ConfigError(f"min_count={min_count}; use 1 or more")
+    if max_uses < LEAST_USES:
+        raise ConfigError(
+            f"max_uses={max_uses}; use {LEAST_USES} or more, so that every word has some"
+        )
     if k < 0:
         raise ConfigError(f"k={k}; use 1 or more, or 0 for layers alone")
     found = corpus_files([files] if isinstance(files, str | Path) else files)
@@ -278,7 +280,7 @@ class _Builder:
     ) -> Plan:
         """Count, unless that is done; without a use of any word nothing is changed."""
         if PLAN not in self.done:
-            plan = self._count(documents, listed, min_count, facts["settings"]["max_uses"])
+            plan = self._count(documents, listed, min_count)
             with atomic_file(self.path / PLAN, overwrite=True) as stream:
                 stream.write(msgspec.json.encode(plan))
             self._add(PLAN)
@@ -287,18 +289,12 @@ class _Builder:
         (self.path / MANIFEST).unlink(missing_ok=True)
         return read_plan(self.path)
 
-    def _count(
-        self, documents: Documents, listed: Sequence[str] | None, min_count: int, max_uses: int
-    ) -> Plan:
+    def _count(self, documents: Documents, listed: Sequence[str] | None, min_count: int) -> Plan:
         """Find the words to index."""
-        counts, draws, sentences = Counter[str](), dict[str, int](), self._first
-        if self.base is not None:
-            counts.update(self.base.corpus_counts)
-            draws = least_draws(self.base) if max_uses < SURE else {}
-        for request, reply in self.pool.map(self._requests("count", max_uses)):
+        counts = Counter({} if self.base is None else self.base.corpus_counts)
+        sentences = self._first
+        for request, reply in self.pool.map(self._requests("count")):
             counts.update(reply["counts"])
-            for word, least in reply["draws"].items():
-                draws[word] = min(least, draws.get(word, least))
             for document, n in reply["sizes"].items():
                 documents.n_words[document] += n
             sentences += len(request["texts"])
@@ -315,7 +311,7 @@ class _Builder:
                 if listed is not None
                 else f"no word occurs {min_count} times; pass a smaller min_count"
             )
-        table = {word: (-count, draws.get(word, 0)) for count, word in ranked}
+        table = {word: -count for count, word in ranked}
         corpus = {word: counts[word] for word in sorted(counts)}
         return Plan(table, corpus, documents, sentences)
 
@@ -331,12 +327,11 @@ class _Builder:
         parts = [] if self.base is None else divide(self.base, self.path, limits)
         new = (name for name in self.done if name != PLAN and name >= part_name(self._first))
         parts += [self.path / name for name in sorted(new)]
-        kept = join_parts(parts, self.path, array_types(facts))
-        counts = (count for count, _ in plan.table.values())
+        kept = join_parts(parts, self.path, array_types(facts), len(plan.table))
         write_rest(
             self.path,
             {**facts, "sentences": plan.sentences},
-            words=dict(zip(plan.table, zip(counts, kept, strict=True), strict=True)),
+            words={word: (plan.table[word], n) for word, n in zip(plan.table, kept, strict=True)},
             corpus=plan.corpus,
             documents=plan.documents,
             vocabulary=vocabulary,
@@ -360,7 +355,7 @@ class _Builder:
         """The number of the first new sentence."""
         return 0 if self.base is None else int(self.base.manifest["sentences"])
 
-    def _requests(self, do: str, max_uses: int) -> Iterator[dict[str, Any]]:
+    def _requests(self, do: str, max_uses: int = 0) -> Iterator[dict[str, Any]]:
         """A request for each shard that is not done; sentences are numbered over all files."""
         job, first = self.job, self._first
         earlier = 0 if self.base is None else len(self.base.documents.names)
@@ -380,7 +375,7 @@ class _Builder:
 
 
 def _estimate(plan: Plan, facts: Mapping[str, Any], max_uses: int) -> str:
-    n = sum(min(count, max_uses) for count, _ in plan.table.values())
+    n = sum(min(count, max_uses) for count in plan.table.values())
     kinds = array_types(facts)
     # A sentence of 25 words takes about 130 bytes; frequent words share theirs.
     size = kinds["uses"].itemsize + kinds["vectors"].itemsize + 60

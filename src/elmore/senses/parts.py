@@ -34,13 +34,13 @@ Span = tuple[int, int]
 # Gives the universal part of speech of each token of sentences.
 Tagger = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
 PLAN = "counts.json"
+# If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
+LEAST_USES = 64
 _HASHES = 1 << 64
 # Bytes that are written at once.
 _BLOCK = 1 << 20
 # Sentences of an index that become one part.
 _PART_SENTENCES = 4096
-# If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
-SURE = 64
 # Substitutes are chosen among so many frequent words. The softmax of all 50,000 words of `english`
 # makes an index of all words 15 % slower and no better: the 15 nearest uses give the sense of
 # 11,242 uses of SemCor in 71.2 per cent with both (dense vectors: 68.5, and 68.7 with all words).
@@ -51,25 +51,22 @@ class Plan(msgspec.Struct):
     """What was found out when the words were counted.
 
     Attributes:
-        table: how often each word to index occurs, and its smallest draw; the most frequent first.
+        table: how often each word to index occurs, the most frequent first.
         corpus: how often every word and every phrase to index occurs.
         documents: of all inputs.
         sentences: how many there are in all inputs.
     """
 
-    table: dict[str, tuple[int, int]]
+    table: dict[str, int]
     corpus: dict[str, int]
     documents: Documents
     sentences: int
 
     def limits(self, max_uses: int) -> dict[str, tuple[int, int]]:
-        """The number of each word, and below which draws its uses are kept.
-
-        All of a rare word are, and always the one with the least draw.
-        """
+        """The number of each word, and below which draws its uses are kept."""
         return {
-            word: (number, min(_HASHES, max(_HASHES * max_uses // count, least + 1)))
-            for number, (word, (count, least)) in enumerate(self.table.items())
+            word: (number, min(_HASHES, _HASHES * max_uses // count))
+            for number, (word, count) in enumerate(self.table.items())
         }
 
 
@@ -148,25 +145,16 @@ class _Indexer:
         self._phrases = Phrases(setup["phrases"])
 
     def count(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """How often each word occurs, and how many words each document has.
-
-        With few uses of a word to keep, also the least draw of each, so that one is kept.
-        """
+        """How often each word occurs, and how many words each document has."""
         counts: Counter[str] = Counter()
         sizes: Counter[int] = Counter()
-        draws: dict[str, int] = {}
-        texts = zip(fields["texts"], fields["documents"], strict=True)
-        for number, (text, document) in enumerate(texts, fields["first"]):
-            words = [token.lower() for token in self.reading.sentence(text).tokens]
-            targets = [(k, word) for k, word in enumerate(words) if is_word(word)]
-            sizes[document] += len(targets)
-            targets += self._phrases.find(words)
-            counts.update(word for _, word in targets)
-            if fields["max_uses"] < SURE:
-                for position, word in targets:
-                    mine = draw(word, number, position)
-                    draws[word] = min(mine, draws.get(word, mine))
-        return {"counts": counts, "draws": draws, "sizes": sizes}
+        for text, document in zip(fields["texts"], fields["documents"], strict=True):
+            tokens = [token.lower() for token in self.reading.sentence(text).tokens]
+            words = list(filter(is_word, tokens))
+            sizes[document] += len(words)
+            counts.update(words)
+            counts.update(word for _, word in self._phrases.find(tokens))
+        return {"counts": counts, "sizes": sizes}
 
     def write(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the chosen uses of a shard and write them."""
@@ -253,7 +241,7 @@ def _tag_numbers(
 
 
 def join_parts(
-    parts: Sequence[Path], folder: Path, kinds: Mapping[str, np.dtype[Any]]
+    parts: Sequence[Path], folder: Path, kinds: Mapping[str, np.dtype[Any]], n_words: int
 ) -> list[int]:
     """Write the arrays of an index, with the uses sorted by word.
 
@@ -261,16 +249,15 @@ def join_parts(
         parts: in the order of the text.
         folder: where to write.
         kinds: the types of the arrays; see `array_types`.
+        n_words: how many words are indexed.
 
     Returns:
         how many uses of each word there are.
     """
-    sizes, counts, n_uses = Counter[str](), [], np.zeros(0, np.int64)
+    sizes, counts, n_uses = Counter[str](), [], np.zeros(n_words, np.int64)
     for path in parts:
         with np.load(path) as part:
-            more = np.bincount(part["words"], minlength=len(n_uses))
-            more[: len(n_uses)] += n_uses
-            n_uses = more
+            n_uses += np.bincount(part["words"], minlength=n_words)
             counts.append(part["count"])
             sizes.update({name: len(part[name]) for name in ("sentences", "text")})
     count, total = _summed(np.concatenate(counts)), int(n_uses.sum())
@@ -334,12 +321,6 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
         parts.append(folder / part_name(len(parts)))
         write_part(parts[-1], part)
     return parts
-
-
-def least_draws(base: IndexFiles) -> dict[str, int]:
-    """The least draw of each word of an index."""
-    least = np.minimum.reduceat(_draws(base), base.offsets[:-1])
-    return dict(zip(base.words, least.tolist(), strict=True))
 
 
 def _draws(base: IndexFiles) -> NDArray[np.uint64]:
