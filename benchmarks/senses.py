@@ -31,8 +31,8 @@ import numpy as np
 
 from elmore import Elmo
 from elmore.base.machine import peak_memory
-from elmore.language_model.sense_vectors import unit
-from elmore.senses import Index, SubstituteSpace, build_index, marked_place
+from elmore.language_model.sense_vectors import SubstituteSpace, unit
+from elmore.senses import Index, build_index, marked_place
 from elmore.senses.change import pairwise_shift
 from elmore.senses.groups import rand_index
 from elmore.senses.induction import divide

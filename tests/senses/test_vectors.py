@@ -12,7 +12,8 @@ from small_models import TEXT
 
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError
-from elmore.senses import SubstituteSpace, marked_place, sense_vectors
+from elmore.language_model.sense_vectors import SubstituteSpace
+from elmore.senses import marked_place, sense_vectors
 from elmore.text.tokenizer import Sentence
 
 SENTENCE = Sentence(tuple(TEXT[:6]))

@@ -135,7 +135,7 @@ class Neighbors:
                 ) from None
 
     def _report(self, index: Index, name: str, query: str, contexts: Sequence[str]) -> Report:
-        found = index.rows(query) if query in index else np.zeros(0, np.int64)
+        found = index.rows(query) if query.lower() in index.words else np.zeros(0, np.int64)
         layers = index.manifest["model"]["layers"]
         sources = [self._given(context, query, layers) for context in contexts]
         if not sources:

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from elmore.language_model.explore import Exploration
-from elmore.language_model.sense_vectors import (
-    LayerSpace,
-    SenseSpace,
-    SenseVectors,
-    SubstituteSpace,
-    marked_place,
-    sense_vectors,
-)
+from elmore.language_model.sense_vectors import SenseVectors, marked_place, sense_vectors
 from elmore.senses.change import Changes, compare
 from elmore.senses.counting import collocates, frequencies
 from elmore.senses.find import Concordance
@@ -23,14 +15,10 @@ from elmore.senses.periods import Trends, compare_periods
 __all__ = [
     "Changes",
     "Concordance",
-    "Exploration",
     "Index",
     "InducedSenses",
-    "LayerSpace",
     "Sense",
-    "SenseSpace",
     "SenseVectors",
-    "SubstituteSpace",
     "Trends",
     "Use",
     "WordSenses",

@@ -187,26 +187,11 @@ class IndexFiles:
                 self.refuse("count.npy has a number that no word or document has")
         return table, np.searchsorted(table["word"], np.arange(len(self.words) + 1))
 
-    def sentence(self, number: int) -> tuple[tuple[str, ...], int, int]:
-        """The tokens of a sentence, its document, and its line there."""
-        table, text = self.arrays["sentences"], self.arrays["text"]
-        if not 0 <= number < len(table):
+    def sentences_of(self, rows: Rows | slice) -> Rows:
+        """The number of the sentence of each use, (n,)."""
+        found = np.asarray(self.arrays["uses"]["sentence"][rows], np.int64)
+        if found.min(initial=0) < 0 or found.max(initial=-1) >= len(self.arrays["sentences"]):
             self.refuse("uses.npy has a sentence that is not there")
-        start = int(table["end"][number - 1]) if number else 0
-        end, line, document, _ = table[number].tolist()
-        if not (0 <= start <= end <= len(text) and 0 <= document < len(self.documents.names)):
-            self.refuse("sentences.npy goes beyond the text or the documents")
-        found = text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1]
-        return tuple(found), document, line
-
-    def documents_of(self, rows: Rows) -> Rows:
-        """The number of the document that each use is from, (n,)."""
-        numbers, table = self.arrays["uses"]["sentence"][rows], self.arrays["sentences"]["document"]
-        if numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= len(table):
-            self.refuse("uses.npy has a sentence that is not there")
-        found = np.asarray(table[numbers], np.int64)
-        if found.min(initial=0) < 0 or found.max(initial=-1) >= len(self.documents.names):
-            self.refuse("sentences.npy has a document that is not there")
         return found
 
 

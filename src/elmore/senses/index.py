@@ -135,9 +135,6 @@ class Index:
         n_uses = int(self.offsets[-1])
         return n_uses if self._chosen is None else len(self._selected(np.arange(n_uses)))
 
-    def __contains__(self, word: str) -> bool:
-        return word.lower() in self.words
-
     def __repr__(self) -> str:
         return f"Index({self.label!r}, {len(self.words)} words, {len(self)} uses)"
 
@@ -328,13 +325,20 @@ class Index:
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""
-        where = self._files.arrays["uses"][row]
+        arrays = self._files.arrays
+        table, text, where = arrays["sentences"], arrays["text"], arrays["uses"][row]
         number, position = int(where["sentence"]), int(where["position"])
-        tokens, document, line = self._files.sentence(number)
+        if not 0 <= number < len(table):
+            self._files.refuse("uses.npy has a sentence that is not there")
+        start = int(table["end"][number - 1]) if number else 0
+        end, line, document, _ = table[number].tolist()
+        if not (0 <= start <= end <= len(text) and 0 <= document < len(self.documents.names)):
+            self._files.refuse("sentences.npy goes beyond the text or the documents")
+        tokens = text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1]
         if not 0 <= position < len(tokens):
             self._files.refuse("uses.npy has a position beyond its sentence")
         width = self._widths[int(np.searchsorted(self.offsets, row, "right")) - 1]
-        return Use(int(row), tokens, position, self.sources[document], line, width)
+        return Use(int(row), tuple(tokens), position, self.documents.names[document], line, width)
 
     def about(self, row: int) -> dict[str, str]:
         """What is known about the document of a use."""
@@ -349,7 +353,11 @@ class Index:
 
     def source_of(self, rows: Rows) -> Rows:
         """The number of the document that each use is from, (n,)."""
-        return self._files.documents_of(rows)
+        documents = self._files.arrays["sentences"]["document"]
+        found = np.asarray(documents[self._files.sentences_of(rows)], np.int64)
+        if found.min(initial=0) < 0 or found.max(initial=-1) >= len(self.documents.names):
+            self._files.refuse("sentences.npy has a document that is not there")
+        return found
 
     def senses(
         self, word: str | Sequence[str], *, corrected: bool = True, **options: Any

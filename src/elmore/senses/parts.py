@@ -297,14 +297,23 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
     Returns:
         the parts, in the order of the text.
     """
-    arrays, sizes = base.arrays, np.diff(base.offsets)
+    arrays, ends = base.arrays, base.arrays["sentences"]["end"]
+    sentences, starts = base.sentences_of(slice(None)), base.offsets.tolist()
+    places = np.stack(
+        [arrays["sentences"]["number"][sentences], arrays["uses"]["position"]], axis=1
+    )
+    kept = [
+        row
+        for word, start, end in zip(base.words, starts, starts[1:], strict=False)
+        for row, (number, position) in enumerate(places[start:end].tolist(), start)
+        if draw(word, number, position) < limits[word][1]
+    ]
     numbers = np.array([limits[word][0] for word in base.words], np.int32)
-    most = np.array([limits[word][1] - 1 for word in base.words], np.uint64)
-    words, ends = np.repeat(numbers, sizes), arrays["sentences"]["end"]
-    rows = np.flatnonzero(_draws(base) <= np.repeat(most, sizes))
-    rows = rows[np.argsort(arrays["uses"]["sentence"][rows], kind="stable")]
-    sentences, count = arrays["uses"]["sentence"][rows], np.array(arrays["count"])
+    words, count = np.repeat(numbers, np.diff(base.offsets)), np.array(base.counts[0])
     count["word"] = numbers[count["word"]]
+    rows = np.array(kept, np.int64)
+    rows = rows[np.argsort(sentences[rows], kind="stable")]
+    sentences = sentences[rows]
     parts: list[Path] = []
     for first in range(0, len(ends), _PART_SENTENCES):
         mine = rows[slice(*np.searchsorted(sentences, (first, first + _PART_SENTENCES)))]
@@ -321,15 +330,6 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
         parts.append(folder / part_name(len(parts)))
         write_part(parts[-1], part)
     return parts
-
-
-def _draws(base: IndexFiles) -> NDArray[np.uint64]:
-    """The draw of each use of an index, as when it was chosen."""
-    uses = base.arrays["uses"]
-    words = np.repeat(list(base.words), np.diff(base.offsets))
-    numbers = base.arrays["sentences"]["number"][uses["sentence"]].tolist()
-    places = zip(words.tolist(), numbers, uses["position"].tolist(), strict=True)
-    return np.array([draw(*place) for place in places], np.uint64)
 
 
 def _summed(counts: NDArray[Any]) -> NDArray[Any]:
