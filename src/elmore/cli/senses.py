@@ -142,26 +142,29 @@ def index(
         "per line.",
         "LIST",
     ),
-    metadata: Path | None = options.path(
-        "Table with a header: a file in the first column, then its date, author, ..."
-    ),
     fields: str | None = options.option(
         "JSON lines, CSV or TSV: the keys or columns that describe a record.", "LIST"
     ),
     tags: bool = options.flag("Keep the part of speech of each use, for bank/NOUN; slower."),
-    add: Path | None = options.path("Take over the uses of this index and its words.", "INDEX"),
-    min_count: int = options.count(100, "Without --words: index the words that occur so often."),
-    max_uses: int = options.count(
-        1000, "Keep about N uses of a frequent word, a random sample; 64 or more."
-    ),
-    substitutes: int = options.count(
-        64,
-        "Keep the K likeliest substitutes of each use; 0: compare by layers.",
-        "K",
-        type=click.IntRange(0),
-    ),
     layers: LayerChoice | None = options.layers(None, ": also keep these layers of each use"),
-    workers: int = options.count(1, "Processes.", type=options.CPUS),
+    how: dict[str, Any] = options.keywords(
+        metadata=options.path(
+            "Table with a header: a file in the first column, then its date, author, ..."
+        ),
+        add=options.path("Take over the uses of this index and its words.", "INDEX"),
+        min_count=options.count(100, "Without --words: index the words that occur so often."),
+        max_uses=options.count(
+            1000, "Keep about N uses of a frequent word, a random sample; 64 or more."
+        ),
+        k=options.count(
+            64,
+            "Keep the K likeliest substitutes of each use; 0: compare by layers.",
+            "K",
+            names="--substitutes",
+            type=click.IntRange(0),
+        ),
+        workers=options.count(1, "Processes.", type=options.CPUS),
+    ),
     model: ModelChoice = options.model("start"),
     console: Console,
 ) -> None:
@@ -176,29 +179,24 @@ def index(
     files = [name for name in text.inputs or ("-",) if not Path(name).is_dir()]
     if files:
         check_rereadable(files)
-    chosen: dict[str, Any] = {**text.options(), **model.options()}
-    del chosen["start"]
-    chosen["threads"] = model.threads or (None if workers == 1 else 1)
+    how |= {**text.options(), **model.options()}
+    del how["start"]
+    if model.threads is None:
+        del how["threads"]
     if layers is not None:
-        chosen["layers"] = layers
+        how["layers"] = layers
     with console.progress("sentences") as progress:
         made = build_index(
             text.inputs,
             output,
             model=model.model,
             words=None if words is None else _listed(words),
-            min_count=min_count,
-            max_uses=max_uses,
-            k=substitutes,
-            metadata=metadata,
             fields=[] if fields is None else _parts(fields),
             tagger=_tagged_words if tags else None,
-            add=add,
-            workers=workers,
             overwrite=force,
             progress=progress,
             report=console.say,
-            **chosen,
+            **how,
         )
     done = f"{several(len(made), 'use')} of {several(len(made.words), 'word')}"
     console.done(
@@ -239,15 +237,17 @@ def find(
     documents: DocumentChoice = options.group(DocumentChoice),
     text: str = options.argument(),
     word: str | None = options.option("Words to search, by default the same.", "PATTERN"),
-    like: Sequence[str] = options.repeated("Further example", "TEXT"),
-    unlike: Sequence[str] = options.repeated("Counterexample", "TEXT"),
-    sort: Any = options.choice(
-        ["similarity", "left", "right", "text"],
-        None,
-        "Order: by similarity, by the words before or after, or as in the text. A sentence is "
-        "compared first, and its K hits are sorted.",
+    how: dict[str, Any] = options.keywords(
+        like=options.repeated("Further example", "TEXT"),
+        unlike=options.repeated("Counterexample", "TEXT"),
+        sort=options.choice(
+            ["similarity", "left", "right", "text"],
+            None,
+            "Order: by similarity, by the words before or after, or as in the text. A sentence is "
+            "compared first, and its K hits are sorted.",
+        ),
+        k=options.count(10, "How many to list, in each group.", "K", names="--top"),
     ),
-    top: int = options.count(10, "How many to list, in each group.", "K"),
     csv: bool = options.flag("Print CSV."),
     output: Path | None = _table,
     force: bool = options.force,
@@ -260,9 +260,8 @@ def find(
     """
     check_report(output, force=force)
     pattern = None if word is None else _pattern(word)
-    how: dict[str, Any] = {"sort": sort, "by": documents.by, "period": documents.period}
     opened = documents.open(model, tokenizer)
-    found = opened.find(text, word=pattern, k=top, like=like, unlike=unlike, **how)
+    found = opened.find(text, word=pattern, by=documents.by, period=documents.period, **how)
     width = shutil.get_terminal_size((110, 24)).columns
     shown = found.to_csv().rstrip("\n") if csv else "\n".join(found.lines(width))
     _show(found, shown, output, force, console)
@@ -273,7 +272,7 @@ def senses(
     *,
     documents: DocumentChoice = options.group(DocumentChoice),
     words: Sequence[str] = _words,
-    n_senses: int | None = _n_senses,
+    how: dict[str, Any] = options.keywords(n_senses=_n_senses, seed=options.seed),
     like: Sequence[str] = options.repeated(
         "A sense and an example of it, its word in brackets, for each sense and example",
         "NAME=TEXT",
@@ -295,7 +294,6 @@ def senses(
         "picture: .svg, .png, .pdf; vectors of senses: .vec, .bin."
     ),
     force: bool = options.force,
-    seed: int = options.seed,
     tokenizer: str | None = options.tokenizer(),
     model: ModelChoice = _stored_model,
     console: Console,
@@ -320,7 +318,7 @@ def senses(
         if not (name.strip() and equals):
             raise ConfigError(f"--like '{one}'; write NAME=TEXT, as in 'river=the [bank] of'")
         examples_of.setdefault(name.strip(), []).append(sentence)
-    how: dict[str, Any] = {"n_senses": n_senses, "like": examples_of, "seed": seed}
+    how["like"] = examples_of
     if (steps := _steps(merge, split, rename)) or forget:
         if len(words) > 1 and steps:
             raise ConfigError("--merge, --split and --rename are for one word; name one")
@@ -380,21 +378,23 @@ def change(
     words: str | None = options.option(
         "Words, separated by commas, by default all that both have.", "LIST"
     ),
-    min_uses: int = options.count(20, "Leave out words with fewer uses in one of them."),
-    permutations: int = options.count(999, "Random divisions of the permutation test."),
-    top: int = options.count(20, "How many to list.", "K"),
-    sort: str = options.choice(
-        ("pairwise", "prototype", "beyond", "divergence"), "pairwise", "Rank by this measure."
+    how: dict[str, Any] = options.keywords(
+        min_uses=options.count(20, "Leave out words with fewer uses in one of them."),
+        permutations=options.count(999, "Random divisions of the permutation test."),
+        top=options.count(20, "How many to list.", "K"),
+        sort=options.choice(
+            ("pairwise", "prototype", "beyond", "divergence"), "pairwise", "Rank by this measure."
+        ),
+        n_senses=_n_senses,
+        seed=options.seed,
     ),
     stop_words: str = options.option(
         "Words to leave out without --words, or a file with them; none: rank all.",
         "LIST",
         default="english",
     ),
-    n_senses: int | None = _n_senses,
     output: Path | None = _picture,
     force: bool = options.force,
-    seed: int = options.seed,
     console: Console,
 ) -> None:
     """Each INDEX is a folder that `elmore index` wrote: two or more to compare in this order, or
@@ -413,15 +413,7 @@ def change(
         raise ConfigError("name two or more indexes, or one and --by FIELD")
     listed = None if words is None else _listed(words)
     known = {"english": FUNCTION_WORDS, "none": frozenset[str]()}
-    how: dict[str, Any] = {
-        "min_uses": min_uses,
-        "permutations": permutations,
-        "sort": sort,
-        "top": top,
-        "stop_words": known[stop_words] if stop_words in known else frozenset(_listed(stop_words)),
-        "n_senses": n_senses,
-        "seed": seed,
-    }
+    how["stop_words"] = known[stop_words] if stop_words in known else {*_listed(stop_words)}
     found: Reported
     if len(groups) == 2:
         found = compare(groups[0], groups[1], listed, **how)
@@ -456,12 +448,14 @@ def collocates(
     documents: DocumentChoice = options.group(DocumentChoice, without=("by", "period")),
     word: str = options.argument(),
     sense: int | None = options.count(None, "Only uses in this sense of `elmore senses`."),
-    window: int = options.count(5, "How many tokens on each side are near."),
-    min_count: int = options.count(3, "Leave out words that are near less often."),
-    sort: Any = options.choice(
-        ["log_likelihood", "log_dice"], "log_likelihood", "Measure of association."
+    how: dict[str, Any] = options.keywords(
+        window=options.count(5, "How many tokens on each side are near."),
+        min_count=options.count(3, "Leave out words that are near less often."),
+        sort=options.choice(
+            ["log_likelihood", "log_dice"], "log_likelihood", "Measure of association."
+        ),
+        top=options.count(20, "How many to list.", "K"),
     ),
-    top: int = options.count(20, "How many to list.", "K"),
     output: Path | None = _table,
     force: bool = options.force,
     console: Console,
@@ -476,7 +470,6 @@ def collocates(
         if sense > len(found):
             raise ConfigError(f"--sense {sense}: '{word}' has {several(len(found), 'sense')}")
         rows = found[sense - 1].rows
-    how: dict[str, Any] = {"window": window, "min_count": min_count, "top": top, "sort": sort}
     report = near(opened, _pattern(word), rows=rows, **how)
     _show(report, str(report), output, force, console)
 
