@@ -122,13 +122,11 @@ class DocumentChoice:
         if self.period is not None and self.by is None:
             raise ConfigError("--period groups the years of a field; add --by, such as --by date")
 
-    def open(self, model: ModelChoice | None = None, tokenizer: str | None = None) -> Index:
-        """The documents of the index that are meant."""
+    def open(self, **how: Any) -> Index:
+        """The documents of the index that are meant; see `Index.open`."""
         from elmore.senses.index import Index
 
-        name, threads = (None, None) if model is None else (model.model, model.threads)
-        opened = Index.open(self.index, model=name, tokenizer=tokenizer, threads=threads)
-        return opened.where(*self.where)
+        return Index.open(self.index, **how).where(*self.where)
 
 
 @options.verb(_INDEX)
@@ -259,9 +257,9 @@ def find(
     a word or pattern for a plain concordance.
     """
     check_report(output, force=force)
-    pattern = None if word is None else _pattern(word)
-    opened = documents.open(model, tokenizer)
-    found = opened.find(text, word=pattern, by=documents.by, period=documents.period, **how)
+    how["word"] = word and _pattern(word)
+    opened = documents.open(model=model.model, tokenizer=tokenizer, threads=model.threads)
+    found = opened.find(text, by=documents.by, period=documents.period, **how)
     width = shutil.get_terminal_size((110, 24)).columns
     shown = found.to_csv().rstrip("\n") if csv else "\n".join(found.lines(width))
     _show(found, shown, output, force, console)
@@ -306,12 +304,12 @@ def senses(
     from elmore.senses.periods import sense_shares
     from elmore.text.reading import check_inputs
 
-    if assign and (console.json or output):
-        raise ConfigError("--assign prints a table; leave out --json and -o")
-    check_report(output, *PICTURES, ".vec", ".bin", force=force)
     if assign:
+        if console.json or output:
+            raise ConfigError("--assign prints a table; leave out --json and -o")
         check_inputs([assign], None)
-    opened = documents.open(model, tokenizer)
+    check_report(output, *PICTURES, ".vec", ".bin", force=force)
+    opened = documents.open(model=model.model, tokenizer=tokenizer, threads=model.threads)
     examples_of: dict[str, list[str]] = {}
     for one in like:
         name, equals, sentence = one.partition("=")
@@ -327,8 +325,7 @@ def senses(
             corrected(plain, steps, forget=forget)
     found = [opened.senses(_pattern(word), **how) for word in words]
     if documents.by is not None:
-        groups = opened.groups(documents.by, documents.period)
-        report = sense_shares(found, groups)
+        report = sense_shares(found, opened.groups(documents.by, documents.period))
         _show(report, str(report), output, force, console)
     elif output is not None:
         save_senses(found, output, overwrite=force)

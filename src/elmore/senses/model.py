@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,27 +36,23 @@ from elmore.text.segmenter import (
 )
 
 
+@dataclass(eq=False)
 class IndexModel:
     """Loads the model when it is needed; `Index.open` explains the arguments.
 
     It is also the space of the stored vectors, whose words an index has without its model.
     """
 
-    def __init__(
-        self,
-        files: IndexFiles,
-        elmo: Elmo | None,
-        model: ModelPath | None,
-        tokenizer: Tokenizer | None,
-        threads: int | None,
-    ) -> None:
-        self._files, self._elmo, self._model = files, elmo, model
-        self._given, self._threads = tokenizer, threads
+    files: IndexFiles
+    elmo: Elmo | None
+    model: ModelPath | None
+    tokenizer: Tokenizer | None
+    threads: int | None
 
     @property
     def words(self) -> Sequence[str]:
         """The words that can be substitutes."""
-        return self._files.vocabulary
+        return self.files.vocabulary
 
     @property
     def rows(self) -> Array:
@@ -70,10 +67,10 @@ class IndexModel:
     @cached_property
     def space(self) -> SenseSpace:
         """What computes sense vectors of new text."""
-        manifest, path = self._files.manifest, self._files.path
+        manifest, path = self.files.manifest, self.files.path
         settings, model = manifest["settings"], manifest["model"]
         space = make_space(
-            self._elmo or self._loaded(),
+            self.elmo or self._loaded(),
             settings["k"],
             candidates=settings["candidates"],
             layers=None if model["softmax"] else model["layers"],
@@ -88,10 +85,10 @@ class IndexModel:
     @cached_property
     def split(self) -> Split:
         """What splits a text as that of the index was split."""
-        settings = self._files.manifest["settings"]
+        settings = self.files.manifest["settings"]
         stated = settings["tokenizer"]
-        if self._given is not None:
-            return split_function(self._given)
+        if self.tokenizer is not None:
+            return split_function(self.tokenizer)
         if settings["tokenized"]:
             return split_function(lambda text: text.split(" "))
         if stated is None:
@@ -99,22 +96,22 @@ class IndexModel:
         if is_convention(stated):
             return split_function(stated)
         # A file may not choose what is imported: the function must come from the caller.
-        own = None if self._elmo is None else self._elmo.engine.compute.tokenizer
+        own = None if self.elmo is None else self.elmo.engine.compute.tokenizer
         if own is None or tokenizer_name(own) != stated:
             raise ConfigError(
-                f"'{shown(self._files.path, 100)}' was split by {shown(repr(stated), 60)}, a "
+                f"'{shown(self.files.path, 100)}' was split by {shown(repr(stated), 60)}, a "
                 "function of yours; pass it (tokenizer=, --tokenizer)"
             )
         return split_function(own)
 
     def _loaded(self) -> Elmo:
-        files, stated = self._files, self._files.manifest["settings"]["tokenizer"]
-        name = stated_model(files.path, files.manifest) if self._model is None else self._model
+        files, stated = self.files, self.files.manifest["settings"]["tokenizer"]
+        name = stated_model(files.path, files.manifest) if self.model is None else self.model
         options = compute_settings(files.manifest)
-        options["threads"] = self._threads
+        options["threads"] = self.threads
         options["tokenizer"] = stated if stated is None or is_convention(stated) else None
         # The name alone could be that of a folder here; a folder is stored with its whole path.
-        default = name == BUNDLED and self._model is None
+        default = name == BUNDLED and self.model is None
         return Elmo.load(None if default else name, **options)
 
 
