@@ -183,13 +183,13 @@ def build_index(
         JournalFolder.opened(path, _Part, _FILES, busy=busy, marks=(MANIFEST,)) as folder,
         Pool(start_indexer, workers, setup=setup, in_process=workers == 1) as pool,
     ):
+        inputs = [inspect_input(path) for path, _ in found]  # while the workers load the model
         found_out = dict(pool.facts())
         vocabulary, tokenizer = found_out.pop("vocabulary"), found_out.pop("tokenizer")
         settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
         settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
         settings |= {"candidates": CANDIDATES, "tags": tagger is not None, "tokenizer": tokenizer}
         settings |= {"metadata": documents.digest()} | ({} if listed else {"min_count": min_count})
-        inputs = [inspect_input(path) for path, _ in found]
         facts = {
             **{**FORMAT.head(), "settings": dict(sorted(settings.items())), **found_out},
             "inputs": [one.facts() for one in inputs],
