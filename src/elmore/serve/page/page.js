@@ -500,7 +500,7 @@ function tip(box, x, y, content) {
 
 // ------------------------------------------------------------------ trained models
 
-const tasks = { models: [], chosen: null };
+const tasks = { models: [], chosen: null, asked: 0 };
 
 async function openTasks() {
   try {
@@ -513,7 +513,7 @@ async function openTasks() {
 }
 
 async function labelSentences(signal) {
-  const sentences = lines();
+  const sentences = lines(), turn = ++tasks.asked;
   $("tagging").hidden = !tasks.models.length || !sentences.length;
   if ($("tagging").hidden) return;
   replace($("models"), ...tasks.models.map((name) => button(name, name === tasks.chosen, () => {
@@ -522,6 +522,7 @@ async function labelSentences(signal) {
   }, { "data-key": name })));
   try {
     const found = await ask(`v1/tasks/${encodeURIComponent(tasks.chosen)}`, { sentences }, signal);
+    if (turn !== tasks.asked) return; // other sentences or another model were asked for since
     $("tagged").replaceChildren(...found.results.map((result, k) => make("li", {}, badge(String(k + 1)), make("span", {}, ...labelled(result, sentences[k])))));
   } catch (error) {
     complain(error);
