@@ -33,14 +33,12 @@ class Grouping:
         groups: of each vector, (n,).
         memberships: how much each use belongs to each group; rows add up to 1, (n, n_groups).
         centres: unit vectors, (n_groups, dim).
-        silhouette: how separate the groups are, up to 1; 0 for one group.
         stability: how much uses belong to their groups, on average, up to 1.
     """
 
     groups: Groups
     memberships: Array
     centres: Array
-    silhouette: float
     stability: float
 
 
@@ -133,11 +131,7 @@ class WordSenses(Reported):
             }
             for source in self.senses[0].sources
         ]
-        metrics = {
-            "senses": float(len(self)),
-            "silhouette": self.grouping.silhouette,
-            "stability": self.grouping.stability,
-        }
+        metrics = {"senses": float(len(self)), "stability": self.grouping.stability}
         return Report(
             name=f"senses of {self.word}",
             metrics=metrics,
@@ -150,9 +144,8 @@ class WordSenses(Reported):
         n = sum(len(one.rows) for one in self.senses)
         if len(self) == 1:
             return f"{self.word}: one sense in {n} uses"
-        g = self.grouping
-        how = f"silhouette {g.silhouette:.2f}, stability {g.stability:.2f}"
-        return f"{self.word}: {len(self)} senses in {n} uses ({how})"
+        stability = self.grouping.stability
+        return f"{self.word}: {len(self)} senses in {n} uses (stability {stability:.2f})"
 
     def __repr__(self) -> str:
         lines = [self.title]
@@ -305,26 +298,7 @@ def make_grouping(vectors: Array, memberships: Array) -> Grouping:
     groups = memberships.argmax(axis=1)
     sums = np.eye(memberships.shape[1], dtype=np.float32)[groups].T @ vectors
     stability = float(memberships.max(axis=1).mean())
-    return Grouping(groups, memberships, unit(sums), _silhouette(vectors, groups), stability)
-
-
-def _silhouette(points: Array, groups: Groups) -> float:
-    """The mean of (b - a) / max(a, b) with the distances a to the own group, b to the next.
-
-    The mean cosine with a group is the product with the mean of its vectors, so no matrix of all
-    pairs is needed.
-    """
-    sizes = np.bincount(groups)
-    if len(sizes) < 2 or sizes.min() < 2:
-        return 0.0
-    sums = np.stack([points[groups == g].sum(axis=0) for g in range(len(sizes))])
-    products = points @ sums.T
-    rows = np.arange(len(points))
-    own = 1 - (products[rows, groups] - 1) / (sizes[groups] - 1)
-    other = 1 - products / sizes
-    other[rows, groups] = np.inf
-    nearest = other.min(axis=1)
-    return float(np.mean((nearest - own) / np.maximum(np.maximum(own, nearest), 1e-9)))
+    return Grouping(groups, memberships, unit(sums), stability)
 
 
 def rand_index(one: Groups, two: Groups) -> float:

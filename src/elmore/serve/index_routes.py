@@ -136,7 +136,6 @@ class IndexRoutes:
             members[part.has(rows)] = number
         answer = {
             "word": found.word,
-            "silhouette": round(grouping.silhouette, 4),
             "stability": round(grouping.stability, 4),
             "senses": [
                 {

@@ -656,7 +656,7 @@ function drawCorpus() {
   $("atlas-word").textContent = data.word;
   $("dots").setAttribute("aria-label", `Map of ${n} uses of ${data.word} in ${data.senses.length} senses`);
   $("how-sure").textContent = data.senses.length > 1
-    ? `Silhouette ${data.silhouette.toFixed(2)}, stability ${data.stability.toFixed(2)}. Each sense is named by the words that could stand there; write a better name.`
+    ? `Stability ${data.stability.toFixed(2)}. Each sense is named by the words that could stand there; write a better name.`
     : "One sense: no division of the uses is clear and stable.";
   replace($("sense-list"), ...data.senses.map((sense) => {
     const item = make("li", {},
