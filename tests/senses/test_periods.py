@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.senses import Index, build_index, compare_periods
+from elmore.senses import Index, build_index, compare
+from elmore.senses.change import title
 from elmore.senses.corrections import Step, corrected, corrections_file
 from elmore.senses.counting import collocates, frequencies
 from elmore.text.statistics import dispersion
@@ -43,7 +44,7 @@ def index(folder: Path) -> Index:
 
 def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) -> None:
     groups = index.groups("date", 10)
-    found = compare_periods(groups, "bank", min_uses=10, permutations=19)
+    found = compare(*groups.values(), labels=[*groups], words="bank", min_uses=10, permutations=19)
     (trend,) = found.words
     assert found.labels == ("1850-1859", "1860-1869", "1870-1879", "1880-1889")
     assert trend.uses.tolist() == [20] * 4
@@ -54,8 +55,8 @@ def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) ->
     assert (np.diff(trend.distances) > 0).all()
     first, last = (index.vectors(groups[label].rows("bank")) for label in found.labels[::3])
     assert trend.distances[-1] == pytest.approx(1 - (first @ last.T).mean(), abs=0.01)
-    assert found.changes.words[0].p == pytest.approx(0.05)
-    table = found.report.tables[trend.title]
+    assert trend.p == pytest.approx(0.05)
+    table = found.report.tables[title(trend.word, trend.senses)]
     assert [row["group"] for row in table] == list(found.labels)
     found.save(folder / "bank.csv", overwrite=True)
     lines = (folder / "bank.csv").read_text("utf-8-sig").splitlines()
@@ -65,7 +66,7 @@ def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) ->
         found.save(folder / name, overwrite=True)
     assert (folder / "a.html").read_text("utf-8").count('<div class="bar">') >= 8
     with pytest.raises(ConfigError, match="1 group of documents"):
-        compare_periods(index.groups("date", 1000))
+        compare(*index.groups("date", 1000).values())
 
 
 def test_several_folders_are_joined(index: Index, folder: Path) -> None:
@@ -73,8 +74,9 @@ def test_several_folders_are_joined(index: Index, folder: Path) -> None:
         str(year): build_index([folder / f"{year}.txt"], folder / f"uses-{year}", words=["bank"])
         for year in DECADES
     }
-    found = compare_periods(parts, min_uses=10, permutations=19)
-    whole = compare_periods(index.groups("date", 10), "bank", min_uses=10, permutations=19)
+    found = compare(*parts.values(), min_uses=10, permutations=19)
+    decades = index.groups("date", 10).values()
+    whole = compare(*decades, words="bank", min_uses=10, permutations=19)
     np.testing.assert_allclose(found[0].distances, whole[0].distances, atol=1e-5)
     assert sorted(found[0].shares[0].round(2)) == sorted(whole[0].shares[0].round(2))
     np.testing.assert_allclose(found[0].per_million, whole[0].per_million)

@@ -72,10 +72,9 @@ _CHANGE = """\
   elmore change uses/ --by date --period 20 --words cell,bank -o change.svg
 
 The folders are from `elmore index`, with the same model. Words are ranked by the mean
-distance of an old and a new use (pairwise), of the mean uses (prototype), by the divergence of
-shares of senses, or by how far the pairwise distance is beyond chance; among several corpora by the
-first and the last. p is from a permutation test of the pairwise distance; q corrects it for the
-number of words. English function words are left out.
+distance of an old and a new use (pairwise), of the mean uses (prototype), or by the divergence of
+shares of senses; among several corpora by the first and the last. p is from a permutation test of
+the pairwise distance; q corrects it for the number of words. English function words are left out.
 """
 _FREQUENCIES = """\
   elmore frequencies uses/ bank "run*" lemma:play
@@ -299,9 +298,9 @@ def senses(
     """INDEX is a folder that `elmore index` wrote. Each WORD is a word, a list such as
     run,runs,ran, or a pattern.
     """
+    from elmore.senses.change import sense_shares
     from elmore.senses.corrections import corrected
     from elmore.senses.groups import save_senses
-    from elmore.senses.periods import sense_shares
     from elmore.text.reading import check_inputs
 
     if assign:
@@ -380,7 +379,7 @@ def change(
         permutations=options.count(999, "Random divisions of the permutation test."),
         top=options.count(20, "How many to list.", "K"),
         sort=options.choice(
-            ("pairwise", "prototype", "beyond", "divergence"), "pairwise", "Rank by this measure."
+            ("pairwise", "prototype", "divergence"), "pairwise", "Rank by this measure."
         ),
         n_senses=_n_senses,
         seed=options.seed,
@@ -398,7 +397,6 @@ def change(
     one with --by.
     """
     from elmore.senses.change import FUNCTION_WORDS, compare
-    from elmore.senses.periods import compare_periods
 
     check_report(output, *PICTURES, force=force)
     groups = [replace(documents, index=path).open() for path in indexes]
@@ -411,11 +409,7 @@ def change(
     listed = None if words is None else _listed(words)
     known = {"english": FUNCTION_WORDS, "none": frozenset[str]()}
     how["stop_words"] = known[stop_words] if stop_words in known else {*_listed(stop_words)}
-    found: Reported
-    if len(groups) == 2:
-        found = compare(groups[0], groups[1], listed, **how)
-    else:
-        found = compare_periods(dict(zip(labels, groups, strict=True)), listed, **how)
+    found = compare(*groups, words=listed, labels=labels, **how)
     _show(found, repr(found), output, force, console)
 
 

@@ -10,7 +10,6 @@ from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
 from elmore.senses.indexing import build_index
 from elmore.senses.induction import InducedSenses, induce
-from elmore.senses.periods import Trends, compare_periods
 
 __all__ = [
     "Changes",
@@ -19,13 +18,11 @@ __all__ = [
     "InducedSenses",
     "Sense",
     "SenseVectors",
-    "Trends",
     "Use",
     "WordSenses",
     "build_index",
     "collocates",
     "compare",
-    "compare_periods",
     "frequencies",
     "induce",
     "marked_place",

@@ -1,9 +1,9 @@
-"""Compare the uses of words in two corpora: periods, regions or genres."""
+"""Compare the uses of words in two or more corpora: periods, regions or genres."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, SenseVectors, unit
-from elmore.report import Report, Reported, Row
-from elmore.senses.groups import find_senses
+from elmore.report import Report, Reported, Row, Value
+from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Rows, Use
 
 Shares = NDArray[np.float64]
 # What words can be ranked by.
-SORTS = ("pairwise", "prototype", "beyond", "divergence")
+SORTS = ("pairwise", "prototype", "divergence")
 # They have many uses, none of which is what a study of meanings looks for.
 FUNCTION_WORDS = frozenset(
     """a about above after again against all also although am among an and another any are as at be
@@ -38,76 +38,98 @@ _RESAMPLES = 500
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True)
-class SenseShare:
-    """A sense of a word in both corpora together.
-
-    Attributes:
-        name: the substitutes that are typical of it.
-        old: its share of the uses in the old corpus.
-        new: its share of the uses in the new one.
-        example: its most typical use, from the corpus in which it is more frequent.
-    """
-
-    name: tuple[str, ...]
-    old: float
-    new: float
-    example: Use
+def _nothing() -> Shares:
+    return np.zeros(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WordChange:
-    """How differently two corpora use a word.
+    """How differently corpora use a word: the first and the last, and those between them.
 
     Attributes:
         word: the word.
-        n_old: uses in the old corpus.
-        n_new: uses in the new one.
-        pairwise: mean cosine distance between an old and a new use.
+        uses: how many uses each corpus has, (n_corpora,).
+        pairwise: mean cosine distance between a use of the first and one of the last corpus.
         low: lower end of its 95 % confidence interval, by resampling the uses.
         high: upper end.
         p: share of random divisions of the uses with a pairwise distance at least as large.
         q: p, corrected for the number of words (Benjamini and Hochberg 1995).
-        beyond: by how many standard deviations the distance is beyond that of random divisions.
-        prototype: cosine distance between the mean old and the mean new use.
+        prototype: cosine distance between the mean use of the first and of the last corpus.
         divergence: Jensen-Shannon divergence of the shares of senses, in bits, 0 to 1; None if the
             senses were not asked for.
-        senses: the senses of both corpora together.
+        distances: pairwise, of each corpus and the first; NaN where there are too few uses,
+            (n_corpora,).
+        per_million: frequency in each corpus, per million words, (n_corpora,).
+        senses: of all corpora together.
+        shares: of each sense in each corpus, (n_corpora, n_senses).
+        examples: of each sense its most typical use where it is most frequent.
     """
 
     word: str
-    n_old: int
-    n_new: int
+    uses: Rows
     pairwise: float
     low: float
     high: float
     p: float
     q: float
-    beyond: float
     prototype: float
     divergence: float | None = None
-    senses: tuple[SenseShare, ...] = ()
+    distances: Shares = field(default_factory=_nothing)
+    per_million: Shares = field(default_factory=_nothing)
+    senses: tuple[Sense, ...] = ()
+    shares: Shares = field(default_factory=_nothing)
+    examples: tuple[Use, ...] = ()
 
-    def row(self) -> dict[str, str | int | float | None]:
+    def row(self) -> Row:
         """The word as a row of a table, without its senses."""
-        return {name: value for name, value in vars(self).items() if name != "senses"}
+        figures = ("pairwise", "low", "high", "p", "q", "prototype", "divergence")
+        counts = {"n_old": int(self.uses[0]), "n_new": int(self.uses[-1])}
+        return {"word": self.word, **counts, **{name: getattr(self, name) for name in figures}}
+
+    def sense_rows(self) -> list[Row]:
+        """A row per sense, with its shares in the first and the last corpus."""
+        return [
+            {
+                "word": self.word,
+                "old": float(share[0]),
+                "new": float(share[-1]),
+                "substitutes": ("one sense: " if len(self.senses) == 1 else "")
+                + ", ".join(sense.name),
+                **dict(zip(("left", "form", "right"), example.context(36), strict=True)),
+                "where": example.place,
+            }
+            for sense, share, example in zip(self.senses, self.shares.T, self.examples, strict=True)
+        ]
+
+    def rows(self, labels: Sequence[str]) -> list[Row]:
+        """A row per corpus."""
+        return [
+            {
+                "group": label,
+                "uses": int(self.uses[k]),
+                "per_million": float(self.per_million[k]),
+                "distance": None if np.isnan(self.distances[k]) else float(self.distances[k]),
+                **{f"sense {s + 1}": float(share) for s, share in enumerate(self.shares[k])},
+            }
+            for k, label in enumerate(labels)
+        ]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Changes(Reported):
     """Words by falling change.
 
     Attributes:
-        sort: what they are ranked by.
         words: the words, or the first of them.
-        labels: the folders of both indexes.
+        labels: of the corpora, in order.
         n_compared: how many words were compared.
         n_changed: how many of them have q below 0.05.
         rare: words that were asked for but have too few uses.
+        sort: what they are ranked by.
     """
 
     words: tuple[WordChange, ...]
-    labels: tuple[str, str]
+    labels: tuple[str, ...]
     n_compared: int
     n_changed: int
     rare: tuple[str, ...] = ()
@@ -121,49 +143,64 @@ class Changes(Reported):
 
     @property
     def report(self) -> Report:
-        """The ranking, and the senses of the words."""
-        ranking: list[Row] = [one.row() for one in self.words]
-        senses: list[Row] = [
-            {
-                "word": one.word,
-                "old": sense.old,
-                "new": sense.new,
-                "substitutes": ("one sense: " if len(one.senses) == 1 else "")
-                + ", ".join(sense.name),
-                **dict(zip(("left", "form", "right"), sense.example.context(36), strict=True)),
-                "where": sense.example.place,
-            }
-            for one in self.words
-            for sense in one.senses
-        ]
+        """The ranking; the senses of the words, or with several corpora a table per word."""
+        several = len(self.labels) > 2
+        tables: dict[str, Sequence[Row]] = {
+            f"change, by {self.sort}": [one.row() for one in self.words]
+        }
+        if several:
+            tables |= {title(one.word, one.senses): one.rows(self.labels) for one in self.words}
+        else:
+            tables["senses"] = [row for one in self.words for row in one.sense_rows()]
         words = [one.word for one in self.words]
         what = ", ".join(words) if len(words) < 4 else "change of words"
-        names = " and ".join(label.rpartition("/")[2] for label in self.labels)
-        rare = f"left out, with too few uses: {', '.join(self.rare)}"
+        ends = [self.labels[k].rpartition("/")[2] for k in (0, -1)]
+        senses = max((len(one.senses) for one in self.words), default=0)
+        notes = [f"left out, with too few uses: {', '.join(self.rare)}"] if self.rare else []
+        notes += ["distance: mean of all pairs with the first group"] if several else []
+        bars = [["distance"], [f"sense {k + 1}" for k in range(senses)]]
         return Report(
-            name=f"{what} in {names}",
+            name=f"{what} in {(' to ' if several else ' and ').join(ends)}",
             metrics={
                 "words": float(self.n_compared),
                 "changed (q < 0.05)": float(self.n_changed),
             },
-            measured_on={"old": self.labels[0], "new": self.labels[1]},
-            tables={f"change, by {self.sort}": ranking, "senses": senses},
-            notes=[rare] if self.rare else [],
-            bars=[["old"], ["new"]],
+            measured_on={"old": self.labels[0], "new": self.labels[-1]},
+            tables=tables,
+            notes=notes,
+            bars=bars if several else [["old"], ["new"]],
         )
 
-    def draw(self, path: Path, *, overwrite: bool = False) -> None:
-        """Draw the words that changed most."""
-        from elmore.senses.pictures import draw_change
+    @property
+    def tidy(self) -> Report:
+        """With several corpora one row per word, corpus and sense."""
+        if len(self.labels) < 3:
+            return self.report
+        rows: list[Row] = []
+        for one in self.words:
+            for group, shares in zip(one.rows(self.labels), one.shares, strict=True):
+                plain = {name: v for name, v in group.items() if not name.startswith("sense ")}
+                for sense, share in zip(one.senses, shares.tolist(), strict=True):
+                    more: dict[str, Value] = {
+                        "sense": sense.number,
+                        "substitutes": ", ".join(sense.name),
+                        "share": share,
+                    }
+                    rows.append({"word": one.word, **plain, **more})
+        return Report(name="change", metrics={}, tables={"change": rows})
 
-        draw_change(self, path, overwrite=overwrite)
+    def draw(self, path: Path, *, overwrite: bool = False) -> None:
+        """Draw the words that changed most; with several corpora a curve per word."""
+        from elmore.senses.pictures import draw_change, draw_trends
+
+        draw = draw_change if len(self.labels) < 3 else draw_trends
+        draw(self, path, overwrite=overwrite)
 
 
 def compare(
-    old: Index,
-    new: Index,
-    words: Sequence[str] | None = None,
-    *,
+    *corpora: Index,
+    words: str | Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
     min_uses: int = 20,
     permutations: int = 999,
     sort: str = "pairwise",
@@ -172,16 +209,17 @@ def compare(
     n_senses: int | None = None,
     seed: int = 0,
 ) -> Changes:
-    """Rank words by how differently two corpora use them.
+    """Rank words by how differently the first and the last corpus use them; follow them between.
 
     Args:
-        old: an index.
-        new: another one, made with the same model, `k` and `candidates`.
-        words: which words, or one word; all that both have by default.
-        min_uses: leave out words with fewer uses in one of them.
+        corpora: two indexes or more, in order, made with the same model, `k` and `candidates`; or
+            parts of one, `*index.groups("date", 10).values()`.
+        words: which words, or one word; all that the first and the last have by default.
+        labels: of the corpora; their own by default.
+        min_uses: leave out words with fewer uses in the first or the last; a corpus between them
+            with fewer has no distance.
         permutations: random divisions of the permutation test.
-        sort: rank by "pairwise", "prototype", "divergence", or how far the pairwise distance is
-            "beyond" chance.
+        sort: rank by "pairwise", "prototype" or "divergence".
         top: return only so many words; senses are found for them alone, which saves time.
         stop_words: left out if `words` is not given.
         n_senses: see `Index.senses`.
@@ -191,12 +229,16 @@ def compare(
         ConfigError: a bad option, or vectors that cannot be compared.
         InputError: no word has enough uses, or one of `words` is missing.
     """
+    if len(corpora) < 2:
+        raise ConfigError(f"{len(corpora)} group of documents; a comparison needs 2 or more")
     if sort not in SORTS:
         raise ConfigError(f"sort={sort!r}; use one of {', '.join(SORTS)}")
-    if difference := _difference(old.manifest, new.manifest):
-        raise ConfigError(
-            f"'{old.path}' and '{new.path}' were made with {difference}; index both with one"
-        )
+    old, new = corpora[0], corpora[-1]
+    for other in corpora[1:]:
+        if difference := _difference(old.manifest, other.manifest):
+            raise ConfigError(
+                f"'{old.path}' and '{other.path}' were made with {difference}; index both with one"
+            )
     for name, value in (("min_uses", min_uses), ("permutations", permutations)):
         if value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")
@@ -210,16 +252,10 @@ def compare(
         if min(map(len, rows)) >= min_uses:
             vectors = [unit(one.vectors(some)) for one, some in zip((old, new), rows, strict=True)]
             shift = pairwise_shift(vectors[0], vectors[1], permutations, seed)
-            found.append(
-                WordChange(
-                    word=word,
-                    n_old=len(rows[0]),
-                    n_new=len(rows[1]),
-                    q=1.0,
-                    prototype=float(_distances(*(one.mean(axis=0)[None] for one in vectors))[0]),
-                    **shift._asdict(),
-                )
-            )
+            means = [unit(one.mean(axis=0)) for one in vectors]
+            prototype = max(0.0, float(1 - means[0] @ means[1]))
+            uses = np.array([*map(len, rows)], np.int64)
+            found.append(WordChange(word, uses, **shift._asdict(), q=1.0, prototype=prototype))
         elif words is not None:
             rare.append(word)
     if not found:
@@ -227,15 +263,19 @@ def compare(
     corrected = _corrected(np.array([one.p for one in found]))
     found = [replace(one, q=float(q)) for one, q in zip(found, corrected, strict=True)]
     n_changed, n_compared = sum(one.q < 0.05 for one in found), len(found)
-    joined = JoinedIndex([old, new], ["old", "new"])
+    joined = JoinedIndex(corpora, labels or [one.label for one in corpora])
+
+    def followed(some: Sequence[WordChange]) -> list[WordChange]:
+        return [
+            one if one.senses else _followed(joined, one, min_uses, n_senses=n_senses, seed=seed)
+            for one in some
+        ]
+
     if sort == "divergence":
-        found = [_with_senses(joined, one, n_senses, seed) for one in found]
+        found = followed(found)
     found.sort(key=lambda one: (-getattr(one, sort), one.word))
-    result = [
-        one if one.senses else _with_senses(joined, one, n_senses, seed) for one in found[:top]
-    ]
-    labels = old.label, new.label
-    return Changes(tuple(result), labels, n_compared, n_changed, tuple(rare), sort)
+    result = tuple(followed(found[:top]))
+    return Changes(result, tuple(joined.sources), n_compared, n_changed, tuple(rare), sort)
 
 
 def _difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
@@ -254,20 +294,41 @@ def _difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
     return None if same else "different models"
 
 
-def _with_senses(
-    joined: JoinedIndex, one: WordChange, n_senses: int | None, seed: int
-) -> WordChange:
-    """Divide the uses of both corpora together, as `Index.senses` divides those of one."""
-    found = find_senses(joined, one.word, n_senses=n_senses, seed=seed)
-    senses = []
-    for sense in found.senses:
-        late = joined.source_of(sense.rows)
-        old, new = np.bincount(late, minlength=2) / (one.n_old, one.n_new)
-        # The example is from the corpus in which the sense is more frequent.
-        example = joined.use(int(sense.rows[np.argmax(late == (new > old))]))
-        senses.append(SenseShare(sense.name, float(old), float(new), example))
-    shares = np.array([(sense.old, sense.new) for sense in senses])
-    return replace(one, senses=tuple(senses), divergence=divergence(*shares.T))
+def _followed(joined: JoinedIndex, one: WordChange, min_uses: int, **options: Any) -> WordChange:
+    """Divide the uses of all corpora together, and describe the word in each of them."""
+    parts, rows = joined.parts, joined.rows(one.word)
+    number, vectors = joined.source_of(rows), unit(joined.vectors(rows))
+    uses = np.bincount(number, minlength=len(parts))
+    first = vectors[number == 0].mean(axis=0)
+    distances = [
+        float(1 - first @ vectors[number == k].mean(axis=0)) if uses[k] >= min_uses else np.nan
+        for k in range(len(parts))
+    ]
+    # The parts of one index have the senses that `Index.senses` finds in all of it.
+    base = parts[0].whole
+    if all(part.whole is base for part in parts):
+        senses, use = base.senses(one.word, **options).senses, base.use
+        inside = [[part.has(sense.rows) for sense in senses] for part in parts]
+    else:
+        senses, use = joined.senses(one.word, **options).senses, joined.use
+        where = [joined.source_of(sense.rows) for sense in senses]
+        inside = [[mine == k for mine in where] for k in range(len(parts))]
+    shares = _shares(inside)
+    return replace(
+        one,
+        uses=uses,
+        divergence=divergence(shares[0], shares[-1]),
+        distances=np.array(distances),
+        per_million=1e6
+        * np.array([_frequency(part, one.word) for part in parts])
+        / np.array([max(1, part.n_words.sum()) for part in parts]),
+        senses=senses,
+        shares=shares,
+        examples=tuple(
+            use(int(sense.rows[np.argmax(inside[part][number])]))
+            for number, (sense, part) in enumerate(zip(senses, shares.argmax(axis=0), strict=True))
+        ),
+    )
 
 
 class JoinedIndex(Index):
@@ -275,7 +336,7 @@ class JoinedIndex(Index):
 
     def __init__(self, parts: Sequence[Index], labels: Sequence[str]) -> None:
         self.__dict__.update(parts[0].__dict__)  # the model and its vocabulary
-        self._parts, self._labels, self._chosen = parts, list(labels), None
+        self.parts, self._labels, self._chosen = parts, list(labels), None
         self._starts = np.cumsum([0, *(int(part.offsets[-1]) for part in parts)])
 
     @property
@@ -286,7 +347,7 @@ class JoinedIndex(Index):
     def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
         """The uses of a word in all of them."""
         found, missing = [], None
-        for part, start in zip(self._parts, self._starts, strict=False):
+        for part, start in zip(self.parts, self._starts, strict=False):
             try:
                 found.append(part.rows(word, literal=literal) + start)
             except InputError as error:
@@ -308,13 +369,13 @@ class JoinedIndex(Index):
         ids = self._from_each(rows, lambda part, mine: part.substitutes(mine).ids)
         weights = self._from_each(rows, lambda part, mine: part.substitutes(mine).weights)
         layers = None if ids.shape[1] else self.vectors(rows)
-        return SenseVectors(self._parts[0].substitutes(rows[:0]).space, ids, weights, layers=layers)
+        return SenseVectors(self.parts[0].substitutes(rows[:0]).space, ids, weights, layers=layers)
 
     def _from_each(self, rows: Rows, ask: Any) -> NDArray[Any]:
         numbers = self.source_of(rows)
         order = np.argsort(numbers, kind="stable")
         found = [
-            ask(part, rows[numbers == k] - self._starts[k]) for k, part in enumerate(self._parts)
+            ask(part, rows[numbers == k] - self._starts[k]) for k, part in enumerate(self.parts)
         ]
         result = np.concatenate(found)
         return np.asarray(result[np.argsort(order, kind="stable")])
@@ -322,7 +383,46 @@ class JoinedIndex(Index):
     def use(self, row: int) -> Use:
         """A use with its sentence."""
         number = int(self.source_of(np.array([row]))[0])
-        return self._parts[number].use(int(row - self._starts[number]))
+        return self.parts[number].use(int(row - self._starts[number]))
+
+
+def sense_shares(found: Sequence[WordSenses], groups: Mapping[str, Index]) -> Report:
+    """The senses of words in groups of the documents of their index."""
+    tables: dict[str, Sequence[Row]] = {}
+    names: list[str] = []
+    for one in found:
+        inside = [[part.has(sense.rows) for sense in one.senses] for part in groups.values()]
+        mine = [f"sense {sense.number}" for sense in one.senses]
+        names = max(names, mine, key=len)
+        tables[title(one.word, one.senses)] = [
+            {
+                "group": label,
+                "uses": int(np.concatenate(uses).sum()),
+                **dict(zip(mine, shares, strict=True)),
+            }
+            for label, uses, shares in zip(groups, inside, _shares(inside).tolist(), strict=True)
+        ]
+    words = ", ".join(one.word for one in found)
+    return Report(name=f"senses of {words}", metrics={}, tables=tables, bars=[names])
+
+
+def title(word: str, senses: Sequence[Sense]) -> str:
+    """A word and its senses, in one line."""
+    names = [f"{one.number} {', '.join(one.name[:3])}" for one in senses]
+    return f"{word}: {' | '.join(names) if len(names) > 1 else 'one sense'}"
+
+
+def _shares(inside: Sequence[Sequence[NDArray[np.bool_]]]) -> Shares:
+    """The share of each sense in each part, by which uses of the sense the part has."""
+    counts = np.array([[mine.sum() for mine in part] for part in inside], np.float64)
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+
+
+def _frequency(index: Index, word: str) -> int:
+    try:
+        return int(index.frequency(word).sum())
+    except InputError:  # another corpus has it
+        return 0
 
 
 class Shift(NamedTuple):
@@ -332,7 +432,6 @@ class Shift(NamedTuple):
     low: float
     high: float
     p: float
-    beyond: float
 
 
 def mean_distance(old: Array, new: Array) -> float:
@@ -351,18 +450,12 @@ def pairwise_shift(old: Array, new: Array, permutations: int, seed: int) -> Shif
     sums = chosen @ both
     random = 1 - np.einsum("nd,nd->n", sums, both.sum(axis=0) - sums) / (len(old) * len(new))
     p = float((1 + (random >= distance - _ROUNDING).sum()) / (1 + permutations))
-    beyond = (distance - float(random.mean())) / max(float(random.std()), _ROUNDING)
     means = [
         draws.multinomial(len(one), np.full(len(one), 1 / len(one)), _RESAMPLES) @ one / len(one)
         for one in (old, new)
     ]
     low, high = np.quantile(1 - np.einsum("nd,nd->n", *means), [0.025, 0.975])
-    return Shift(distance, float(low), float(high), p, beyond)
-
-
-def _distances(one: Array, two: Array) -> Array:
-    distances = 1 - np.einsum("nd,nd->n", unit(one), unit(two))
-    return np.asarray(np.where(distances < _ROUNDING, 0, distances), np.float32)
+    return Shift(distance, float(low), float(high), p)
 
 
 def divergence(one: Shares, two: Shares) -> float:

@@ -15,7 +15,6 @@ from elmore.senses.groups import principal_axes
 if TYPE_CHECKING:
     from elmore.senses.change import Changes
     from elmore.senses.groups import WordSenses
-    from elmore.senses.periods import Trends
 
 # Apart for every kind of sight (Okabe and Ito).
 _COLOURS = (
@@ -71,10 +70,9 @@ def draw_change(found: Changes, path: Path, *, overwrite: bool = False) -> None:
     far.invert_yaxis()
     far.set_xlabel("mean pairwise distance; grey: q ≥ 0.05")
     for place, one in zip(places, words, strict=True):
-        for offset, side in ((-0.2, "old"), (0.2, "new")):
+        for offset, side in ((-0.2, 0), (0.2, -1)):
             start = 0.0
-            for number, sense in enumerate(one.senses):
-                share = getattr(sense, side)
+            for number, share in enumerate(one.shares[side]):
                 colour = _COLOURS[number % len(_COLOURS)]
                 shares.barh(place + offset, share, 0.36, left=start, color=colour)
                 start += share
@@ -87,7 +85,7 @@ def draw_change(found: Changes, path: Path, *, overwrite: bool = False) -> None:
     save_figure(figure, path, overwrite=overwrite)
 
 
-def draw_trends(found: Trends, path: Path, *, overwrite: bool = False) -> None:
+def draw_trends(found: Changes, path: Path, *, overwrite: bool = False) -> None:
     """Draw a curve per word, its distance from the first group, and the shares of its senses."""
     figure = _figure(path)
     words, places = found.words[:_MOST_PANELS], np.arange(len(found.labels))
