@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 
 from elmore import Elmo
+from elmore.analysis.wsi import rand_index
 from elmore.base.machine import peak_memory
 from elmore.language_model.sense_vectors import SubstituteSpace, unit
 from elmore.senses import Index, build_index, marked_place
 from elmore.senses.change import pairwise_shift
-from elmore.senses.groups import rand_index
 from elmore.senses.induction import divide
 from elmore.senses.parts import CANDIDATES
 from elmore.text.reading import read_input

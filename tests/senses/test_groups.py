@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from elmore import Elmo
+from elmore.analysis.wsi import rand_index
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import SenseVectors, unit
 from elmore.senses import Index, build_index, induce, marked_place
-from elmore.senses.groups import rand_index
 from elmore.senses.induction import _cut, _merges, divide, sense_names
 
 

@@ -125,7 +125,7 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
     assert found[0].name[0] == "mixed"
     assert sum(len(one.rows) for one in found.senses) == 80
     for number, one in enumerate(found.senses):
-        assert (found.grouping.groups[np.isin(index.rows("bank"), one.rows)] == number).all()
+        assert (found.groups[np.isin(index.rows("bank"), one.rows)] == number).all()
     path = corrections_file(index)
     assert len(json.loads(path.read_bytes())["bank"]["steps"]) == 3
     with pytest.raises(ConfigError, match="'bank' has no sense 5; use 1 to 2"):

@@ -33,7 +33,7 @@ def expected(slow: Slow, tokens: tuple[str, ...], position: int) -> np.ndarray:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     known = [word for word in (tokens[position], tokens[position].lower()) if word in WORDS]
     likeness = rows @ rows[WORDS.index(known[0])] if known else 0
-    return np.maximum(np.maximum(joint - np.log(prior), 0) + 3 * likeness, 0)
+    return np.maximum(np.maximum(joint - np.log(prior), 0) + likeness / 2, 0)
 
 
 # Products are rounded to int8, so that weights are near their definition, not equal to it.

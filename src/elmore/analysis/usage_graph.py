@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.analysis.wsi import rand_index
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.embedding.results import unit
@@ -24,7 +25,6 @@ from elmore.errors import InputError
 from elmore.language_model.sense_vectors import N_WORDS, Place, SenseVectors, SubstituteSpace
 from elmore.report import Report, Row
 from elmore.senses.change import divergence, mean_distance
-from elmore.senses.groups import rand_index
 from elmore.senses.induction import divide
 from elmore.text.tokenizer import Sentence
 

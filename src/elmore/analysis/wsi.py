@@ -286,6 +286,20 @@ def hard_scores(gold: NDArray[np.int64], groups: NDArray[np.int64]) -> tuple[flo
     return _harmonic(homogeneity, completeness), paired
 
 
+def rand_index(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
+    """The adjusted Rand index: 1 for the same groups, about 0 by chance."""
+    table = np.zeros((one.max() + 1, two.max() + 1))
+    np.add.at(table, (one, two), 1)
+
+    def pairs(counts: NDArray[np.float64]) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    chance = rows * columns / max(pairs(np.array([len(one)], np.float64)), 1)
+    most = (rows + columns) / 2
+    return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
 def fuzzy_scores(gold: Weights, groups: Weights) -> tuple[float, float, float]:
     """Fuzzy NMI, and precision and recall of fuzzy B-cubed.
 

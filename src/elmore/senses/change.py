@@ -253,7 +253,8 @@ def compare(
             vectors = [unit(one.vectors(some)) for one, some in zip((old, new), rows, strict=True)]
             shift = pairwise_shift(vectors[0], vectors[1], permutations, seed)
             means = [unit(one.mean(axis=0)) for one in vectors]
-            prototype = max(0.0, float(1 - means[0] @ means[1]))
+            prototype = float(1 - means[0] @ means[1])
+            prototype = 0.0 if prototype < _ROUNDING else prototype
             uses = np.array([*map(len, rows)], np.int64)
             found.append(WordChange(word, uses, **shift._asdict(), q=1.0, prototype=prototype))
         elif words is not None:

@@ -26,23 +26,6 @@ _MIDDLE = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Grouping:
-    """Vectors in groups, the largest group first.
-
-    Attributes:
-        groups: of each vector, (n,).
-        memberships: how much each use belongs to each group; rows add up to 1, (n, n_groups).
-        centres: unit vectors, (n_groups, dim).
-        stability: how much uses belong to their groups, on average, up to 1.
-    """
-
-    groups: Groups
-    memberships: Array
-    centres: Array
-    stability: float
-
-
-@dataclass(frozen=True, eq=False)
 class Sense:
     """One sense of a word.
 
@@ -72,14 +55,18 @@ class WordSenses(Reported):
     Attributes:
         word: what was asked for: a word, a list or a pattern.
         senses: the most frequent one first.
-        grouping: the uses in groups.
+        groups: the sense of each use, from 0, (n,).
+        centres: the mean direction of the uses of each sense, unit vectors, (n_senses, dim).
+        stability: how much uses belong to their senses, on average, up to 1.
         index: where they are.
         forms: the words that it stands for, in lower case.
     """
 
     word: str
     senses: tuple[Sense, ...]
-    grouping: Grouping
+    groups: Groups
+    centres: Array
+    stability: float
     index: Index
     forms: frozenset[str]
 
@@ -131,7 +118,7 @@ class WordSenses(Reported):
             }
             for source in self.senses[0].sources
         ]
-        metrics = {"senses": float(len(self)), "stability": self.grouping.stability}
+        metrics = {"senses": float(len(self)), "stability": self.stability}
         return Report(
             name=f"senses of {self.word}",
             metrics=metrics,
@@ -144,8 +131,7 @@ class WordSenses(Reported):
         n = sum(len(one.rows) for one in self.senses)
         if len(self) == 1:
             return f"{self.word}: one sense in {n} uses"
-        stability = self.grouping.stability
-        return f"{self.word}: {len(self)} senses in {n} uses (stability {stability:.2f})"
+        return f"{self.word}: {len(self)} senses in {n} uses (stability {self.stability:.2f})"
 
     def __repr__(self) -> str:
         lines = [self.title]
@@ -183,9 +169,9 @@ def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: boo
         vectors = [
             (f"{one.word.replace(' ', '_')}%{sense.number}", centre)
             for one in found
-            for sense, centre in zip(one.senses, one.grouping.centres, strict=True)
+            for sense, centre in zip(one.senses, one.centres, strict=True)
         ]
-        dim = found[0].grouping.centres.shape[1]
+        dim = found[0].centres.shape[1]
         write_word_vectors(path, vectors, n_words=len(vectors), dim=dim, overwrite=overwrite)
     elif suffix in TABLES:
         rows: list[Row] = [
@@ -264,16 +250,17 @@ def describe(
         names: of the senses, if somebody has named them; empty for those that have no name.
     """
     vectors = unit(index.vectors(rows))
-    grouping = make_grouping(vectors, memberships)
+    groups = memberships.argmax(axis=1)
+    centres = unit(np.eye(memberships.shape[1], dtype=np.float32)[groups].T @ vectors)
     own = frozenset(use.tokens[use.position].lower() for use in map(index.use, rows))
-    found = sense_names(index.substitutes(rows), grouping.groups, own)
+    found = sense_names(index.substitutes(rows), groups, own)
     sources = index.source_of(rows)
     # The most typical uses belong to one sense alone, and are in the middle of it.
-    near = np.einsum("nd,nd->n", vectors, grouping.centres[grouping.groups])
+    near = np.einsum("nd,nd->n", vectors, centres[groups])
     certain = memberships.max(axis=1)
     senses = []
     for group, words in enumerate(found):
-        here = np.flatnonzero(grouping.groups == group)
+        here = np.flatnonzero(groups == group)
         here = here[np.lexsort((-near[here], -np.round(certain[here], 1)))]
         doubtful = here[np.argsort(certain[here], kind="stable")[:2]]
         senses.append(
@@ -285,34 +272,13 @@ def describe(
                 typical=_different(index, rows[here], 3),
                 borderline=tuple(map(index.use, rows[doubtful[certain[doubtful] < 1]])),
                 sources={
-                    index.sources[s]: float(np.mean(grouping.groups[sources == s] == group))
+                    index.sources[s]: float(np.mean(groups[sources == s] == group))
                     for s in np.unique(sources)
                 },
             )
         )
-    return WordSenses(word, tuple(senses), grouping, index, own)
-
-
-def make_grouping(vectors: Array, memberships: Array) -> Grouping:
-    """Describe a division of unit vectors, (n, dim), by their memberships, (n, n_groups)."""
-    groups = memberships.argmax(axis=1)
-    sums = np.eye(memberships.shape[1], dtype=np.float32)[groups].T @ vectors
-    stability = float(memberships.max(axis=1).mean())
-    return Grouping(groups, memberships, unit(sums), stability)
-
-
-def rand_index(one: Groups, two: Groups) -> float:
-    """The adjusted Rand index: 1 for the same groups, about 0 by chance."""
-    table = np.zeros((one.max() + 1, two.max() + 1))
-    np.add.at(table, (one, two), 1)
-
-    def pairs(counts: NDArray[np.float64]) -> float:
-        return float((counts * (counts - 1) / 2).sum())
-
-    both, rows, columns = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    chance = rows * columns / max(pairs(np.array([len(one)], np.float64)), 1)
-    most = (rows + columns) / 2
-    return 1.0 if most == chance else (both - chance) / (most - chance)
+    stability = float(certain.mean())
+    return WordSenses(word, tuple(senses), groups, centres, stability, index, own)
 
 
 def principal_axes(vectors: Array) -> Array:

@@ -124,19 +124,18 @@ class IndexRoutes:
         asked = words[0] if len(words) == 1 else words
         rows = index.rows(asked)
         found = index.senses(asked, max_senses=body.max_senses)
-        grouping = found.grouping
         vectors = unit(self._index.vectors(rows))
-        cosines = (vectors * grouping.centres[grouping.groups]).sum(axis=1)
+        cosines = (vectors * found.centres[found.groups]).sum(axis=1)
         points = principal_axes(vectors)
         # By sense, and in each the most typical use first.
-        order = np.lexsort((-cosines, grouping.groups))
+        order = np.lexsort((-cosines, found.groups))
         groups = {} if body.by is None else _divided(index, body.by)
         members = np.full(len(rows), -1)
         for number, part in enumerate(groups.values()):
             members[part.has(rows)] = number
         answer = {
             "word": found.word,
-            "stability": round(grouping.stability, 4),
+            "stability": round(found.stability, 4),
             "senses": [
                 {
                     "number": sense.number,
@@ -152,7 +151,7 @@ class IndexRoutes:
                 for sense in found.senses
             ],
             "rows": rows[order].tolist(),
-            "numbers": (grouping.groups[order] + 1).tolist(),
+            "numbers": (found.groups[order] + 1).tolist(),
             "cosines": _rounded(cosines[order]),
             "x": _rounded(points[order, 0]),
             "y": _rounded(points[order, 1]),
@@ -169,7 +168,7 @@ class IndexRoutes:
                     ],
                 }
                 for number, (label, part) in enumerate(groups.items())
-                for mine in [grouping.groups[members == number]]
+                for mine in [found.groups[members == number]]
             ],
         }
         self._kept[key] = encode_json(answer)
