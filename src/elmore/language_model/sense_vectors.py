@@ -79,9 +79,10 @@ _ENDINGS = (
 # Chosen on the trial set of lexical substitution: a frequent word is likely everywhere, so half of
 # its frequency is divided out, and the likeness of both words (cosine of softmax rows) is added.
 _FREQUENCY, _WORD = 0.5, 8.0
-# How much the likeness to the word itself adds to the weight of a substitute. With 0, 1 and 3, 69,
-# 70 and 70 of 72 homonyms are nearest to a use in the same sense, and groups of uses score 41.1,
-# @@ and 40.2 (AVG of SemEval-2010).
+# How much the likeness to the word itself adds to the weight of a substitute. With 0, 0.5 and 3,
+# 69, 70 and 70 of 72 homonyms are nearest to a use in the same sense. The correlation with judged
+# pairs of uses (DWUG) grows from .407 to .413, but small senses disappear among the others: groups
+# score 41.1, 41.1 and 40.3 (AVG of SemEval-2010).
 _LIKENESS = 0.5
 
 
