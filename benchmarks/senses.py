@@ -360,7 +360,8 @@ def measure_change(args: argparse.Namespace) -> dict[str, Any]:
         )
         result = {}
         for share in (0.5, 0.3, 0.1):
-            scores, p, changed = [], [], []
+            scores: dict[str, list[float]] = {"pairwise": [], "prototype": []}
+            p, changed = [], []
             for k in range(100):
                 vectors = unit(index.vectors(draws.permutation(index.rows(words[k]))))
                 old, new = vectors[::2], vectors[1::2].copy()
@@ -369,15 +370,19 @@ def measure_change(args: argparse.Namespace) -> dict[str, Any]:
                     n = min(len(others), int(share * len(new)))
                     new[:n] = others[:n]
                 shift = pairwise_shift(old, new, 999, k)
-                scores.append(shift.beyond)
+                scores["pairwise"].append(shift.pairwise)
+                means = unit(np.stack([old.mean(axis=0), new.mean(axis=0)]))
+                scores["prototype"].append(float(1 - means[0] @ means[1]))
                 p.append(shift.p)
                 changed.append(k < 50)
-            order = np.argsort(-np.array(scores))
-            hits = np.array(changed)[order]
-            precision = np.cumsum(hits) / np.arange(1, 101)
             alarms = np.array(p) < 0.05
+            precision = {}
+            for name, values in scores.items():
+                hits = np.array(changed)[np.argsort(-np.array(values))]
+                parts = np.cumsum(hits) / np.arange(1, 101)
+                precision[f"average precision, {name}"] = round(float(parts[hits].mean()), 3)
             result[f"{share:.0%} replaced"] = {
-                "average precision": round(float(precision[hits].mean()), 3),
+                **precision,
                 "found": round(float(alarms[:50].mean()), 2),
                 "false alarms": round(float(alarms[50:].mean()), 2),
             }
