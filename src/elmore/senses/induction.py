@@ -50,7 +50,7 @@ _APART = 0.5
 _ALIKE, _JOIN_ALIKE = 0.42, 0.4
 # Of all uses so many decide about the groups; the others join the most similar one.
 _MOST_USES, _MOST_WORDS = 800, 16_000
-# A group of fewer uses is no sense but an exception: it joins the most similar group. With 2 or 3
+# A smaller group is an exception, not a sense, so it joins the most similar group. With 2 or 3
 # uses AVG is 41.1 and 40.3, and 38 or 48 % of SemCor's words with one sense stay whole.
 _LEAST_USES, _LEAST_SHARE = 3, 0.01
 # Fewer uses are not divided, unless a number of senses is asked for.
