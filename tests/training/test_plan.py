@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from small_training import small_recipe, stop_at
 
 from elmore.corpus.prepared import Counted, Prepared
@@ -111,7 +112,8 @@ def advice(prepared: Prepared) -> str:
     return "\n".join(Plan.of(made, 1000).advice)
 
 
-def test_advice(data: Prepared) -> None:
+def test_advice(data: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     assert advice(sized(data, 20_000_000)) == ""
     assert "`elmore fine-tune` will be better" in advice(sized(data, 50_000))
     assert "a smaller one is faster" in advice(sized(data, 50_000))
@@ -121,3 +123,5 @@ def test_advice(data: Prepared) -> None:
         sized(data, 20_000_000), heldout=Counted(tokens=10**5, oov=4 * 10**4)
     )
     assert "40% of the held-out words are not in the vocabulary" in advice(many)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    assert "`--set run.autocast=true` is up to twice as fast" in advice(sized(data, 20_000_000))
