@@ -561,7 +561,7 @@ class Elmo:
         path: str | Path,
         *,
         overwrite: bool = False,
-        precision: Precision = "float32",
+        precision: Precision | None = None,
     ) -> None:
         """Write the model as an elmore folder; a warm start state is kept with it.
 
@@ -571,8 +571,8 @@ class Elmo:
         Args:
             path: the folder to create.
             overwrite: replace an elmore folder that exists.
-            precision: of the stored weights. What "float16" and "int8" cost is measured on a short
-                text and written into the folder's notes.
+            precision: of the stored weights; by default that of the model's files. What "float16"
+                and "int8" cost is measured on a short text and written into the folder's notes.
 
         Examples:
             >>> elmo.save("copy-of-my-model", precision="float16")
@@ -586,6 +586,7 @@ class Elmo:
             start_state=self.engine.start_state or self.checkpoint.start_state,
             whitening=self.engine.whitening,
         )
+        precision = precision or checkpoint.precision
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 

@@ -107,6 +107,14 @@ def test_int8_from_convert_to_info_and_embed(cli, tiny_folder, text, tmp_path):
     same = cli("embed", "--model", tiny_folder, "--precision", "int8", text).records()
     exact = cli("embed", "--model", tiny_folder, text).records()
     assert quick == same != exact
+    # A copy stays as it is, unless another type of weights is asked for.
+    again = cli("convert", out, "-o", tmp_path / "copy")
+    assert "wrote" in again.err
+    assert "(folder, int8)" in again.err
+    models = [folder / "model.safetensors" for folder in (out, tmp_path / "copy")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    old = cli("convert", out, "-o", tmp_path / "old", "--to", "allennlp")
+    assert "(allennlp, float32); verified: vectors differ by 0 at most" in old.err
 
 
 def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path, monkeypatch):

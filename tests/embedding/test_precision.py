@@ -74,6 +74,10 @@ def test_a_folder_keeps_the_numbers(checkpoint: Checkpoint, precision: str, tmp_
     again.save(tmp_path / "twice", precision=precision)
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("cheap", "twice")]
     assert files[0] == files[1]
+    # Nor is it by default, however the copy was loaded.
+    Elmo.load(tmp_path / "cheap", precision="float32").save(tmp_path / "copy")
+    assert (tmp_path / "copy" / "model.safetensors").read_bytes() == files[0]
+    assert Elmo.load(tmp_path / "copy", precision=precision).digest == again.digest
     # Asked for in float32, it is computed from the numbers that it stores.
     wide = Elmo.load(tmp_path / "cheap", precision="float32")
     assert wide.precision == "float32"
@@ -111,6 +115,8 @@ def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
     # It goes with the numbers: kept with them, gone with them.
     assert certified(found, "int8") is found
     assert CERTIFICATE not in certified(found, "float32").notes
+    tuned = found.with_weights(dict(found.checked_weights()))
+    assert CERTIFICATE not in certified(tuned, "float32").notes
     assert json.dumps(dict(found.notes))
 
 

@@ -285,7 +285,9 @@ def convert(
     output: Path = options.output("Folder to create.", required=True),
     force: bool = options.force,
     to: str = options.choice(["folder", "allennlp"], "folder", "Format to write."),
-    precision: Any = options.choice(tuple(_TOLERANCE), "float32", "Type of the stored weights."),
+    precision: Any = options.choice(
+        tuple(_TOLERANCE), None, "Type of the stored weights; by default as they were."
+    ),
     tokenizer: Any = options.choice(
         CONVENTIONS,
         None,
@@ -303,7 +305,7 @@ def convert(
     from elmore.embedding.stateful import burn_in
     from elmore.formats import allennlp_hdf5, elmore_folder
 
-    if to == "allennlp" and (precision != "float32" or start != "zeros"):
+    if to == "allennlp" and (precision not in (None, "float32") or start != "zeros"):
         raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")
     source = options.model_path(model)
     for path in map(Path, source if isinstance(source, tuple) else (source,)):
@@ -311,6 +313,8 @@ def convert(
         if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
             raise ConfigError(f"'{output}' is the model itself; choose another -o")
     checkpoint = options.read_model(source).with_tokenizer(tokenizer)
+    if precision is None:
+        precision = "float32" if to == "allennlp" else checkpoint.precision
     # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if to == "folder" else allennlp_hdf5.is_folder
     left_out = []

@@ -39,7 +39,7 @@ def certified(checkpoint: Checkpoint, precision: Precision) -> Checkpoint:
     If it is stored in that precision already, it keeps the certificate it has.
     """
     notes = dict(checkpoint.notes)
-    if precision == checkpoint.precision and CERTIFICATE in notes:
+    if precision == checkpoint.precision != "float32" and CERTIFICATE in notes:
         return checkpoint
     notes.pop(CERTIFICATE, None)
     if precision != "float32":
