@@ -48,13 +48,9 @@ def grow(small: Checkpoint, dim: int, projection_dim: int, seed: int) -> Checkpo
         scales=None,
     )
     return dataclasses.replace(
-        small,
+        small.with_weights(growth.weights()),
         config=dataclasses.replace(small.config, lstm=lstm),
-        weights=growth.weights(),
         softmax=softmax,
-        precision="float32",
-        stored={},
-        whitening=None,
         notes={},
     )
 
