@@ -18,6 +18,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.report import Report
 from elmore.tasks import SentimentExample
+from elmore.tasks.folder import bilm_of, read_task
 from elmore.text.word_vectors import WordVectors
 
 Trained = tuple[Any, Path, Report]
@@ -142,6 +143,9 @@ def test_a_bilm_of_any_precision_is_found_again(
     assert loaded.elmo.precision == elmo.precision == (computed or stored)
     assert loaded.elmo.engine.compute.start == start
     assert loaded.predict(["Ada lives in Rome ."]) == task.predict(["Ada lives in Rome ."])
+    # Inside it is stored as it was.
+    inside = tmp_path / "run" / "checkpoint" / "elmo" / "model.safetensors"
+    assert inside.stat().st_size < 1.1 * (tmp_path / "model" / inside.name).stat().st_size
     facts = tmp_path / "run" / "checkpoint" / "task.json"
     facts.write_text(facts.read_text().replace(f'"{elmo.precision}"', '"float7"'))
     with pytest.raises(FormatError, match="precision='float7' is unknown"):
@@ -206,7 +210,19 @@ def test_frozen_layers_are_computed_once(tiny_elmo: Elmo, tmp_path: Path) -> Non
     assert len(seen) == 1  # one file, for all epochs of both trainings
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16"])
+def test_int8_stays_on_the_cpu(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    """The rest of a task can be on a GPU, which has no int8; "meta" stands for one."""
+    tiny_elmo.save(tmp_path / "model", precision="int8")
+    task = make("ner", Elmo.load(tmp_path / "model", precision="int8"), schedule__epochs="1")
+    task.fit(write_data("ner", tmp_path), out=tmp_path / "run")
+    content = read_task(tmp_path / "run")
+    assert bilm_of(content, None, "run", device="meta").engine.device == "cpu"
+    exact = dataclasses.replace(content, precision="float32")
+    with pytest.raises(FormatError, match="not the biLM"):  # another precision, another digest
+        bilm_of(exact, None, "run", device="cpu")
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
 def test_a_bilm_can_be_trained_too(stored: Any, tiny_elmo: Elmo, tmp_path: Path) -> None:
     tiny_elmo.save(tmp_path / "model", precision=stored)
     tiny_elmo = Elmo.load(tmp_path / "model")

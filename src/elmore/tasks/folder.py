@@ -235,6 +235,8 @@ def bilm_of(
     """
     inside = content.inside if elmo is None else None
     if elmo is None:
+        if content.precision == "int8":
+            device = "cpu"  # the only place for it; the rest of the task may be on a GPU
         # Not by its name: a folder called "english" in the working directory would be found first.
         elmo = Elmo.load(
             inside, device=device, precision=content.precision, threads=threads, start=content.start
