@@ -144,7 +144,7 @@ def test_only_indexes_of_the_same_kind_are_compared(folder: Path, lm: Elmo, tmp_
     for options, message in (
         ({"k": 4}, "k=8 and k=4; index both with one"),
         ({"k": 0, "layers": "top"}, "k=8 and k=0"),
-        ({"precision": "int8"}, "precision=None and precision=int8"),
+        ({"precision": "int8"}, "precision=float32 and precision=int8"),
     ):
         with pytest.raises(ConfigError, match=message):
             compare(plain, made(**options))

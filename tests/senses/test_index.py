@@ -373,6 +373,18 @@ def test_an_index_is_asked_as_it_was_made(
         os.rename(tmp_path / "moved", model)
 
 
+def test_an_index_is_opened_where_the_default_is_another(
+    files: list[Path], tmp_path: Path, lm: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm.save(tmp_path / "int8", precision="int8")
+    index = build(files, tmp_path / "uses", tmp_path / "int8")
+    use = index.use(index.rows("school")[0])
+    monkeypatch.setenv("ELMORE_NATIVE", "0")  # without kernels int8 is no longer the default
+    again = Index.open(tmp_path / "uses")
+    assert again.find((Sentence(use.tokens), use.position), k=1)[0].score > 0.99
+    assert again.space.elmo.precision == index.space.elmo.precision
+
+
 def test_a_loaded_model_stays_with_its_index(
     files: list[Path], tmp_path: Path, model: Path, lm: Elmo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ class _Settings(msgspec.Struct):
     candidates: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]
     tokenized: bool
     start: str
-    precision: str | None
+    precision: str
     tags: bool
     tokenizer: str | None
 

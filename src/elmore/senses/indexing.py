@@ -59,7 +59,7 @@ from elmore.text.reading import Counts
 _FILES = re.compile(r"part-\d+\.npz|" + "|".join(map(re.escape, (*NAMES, PLAN))))
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
-    *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
+    *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "start"),
     *("column", "conllu"),
 )
 # Words that a message lists.
@@ -152,7 +152,7 @@ def build_index(
         if workers > 1:
             raise ConfigError("several workers load the model themselves; pass its name or path")
         elmo, origin, known = model, model.checkpoint.origin, model.source
-        options["precision"], options["start"] = elmo.precision, elmo.engine.compute.start
+        options["start"] = elmo.engine.compute.start
     elif model is not None:
         origin, known = model, absolute(model)
     job = Job(model=origin, **options)
@@ -189,6 +189,7 @@ def build_index(
         settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
         settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
         settings |= {"candidates": CANDIDATES, "tags": tagger is not None, "tokenizer": tokenizer}
+        settings |= {"precision": found_out.pop("precision")}
         settings |= {"metadata": documents.digest()} | ({} if listed else {"min_count": min_count})
         facts = {
             **{**FORMAT.head(), "settings": dict(sorted(settings.items())), **found_out},

@@ -136,7 +136,8 @@ class _Indexer:
         # What an index depends on besides settings and text, and the words of the model.
         self.facts = {
             **{**self._embedder.facts(), "model": model, "tokenizer": tokenizer},
-            "vocabulary": list(self.space.words),
+            # Not what was asked for: the default depends on the machine that opens the index.
+            **{"precision": self.elmo.precision, "vocabulary": list(self.space.words)},
         }
         settings = {"tags": setup["tagger"] is not None}
         self._types = array_types({"settings": settings, "model": model})
