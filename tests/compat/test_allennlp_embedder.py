@@ -123,6 +123,21 @@ def test_lines_and_their_keys(small_pair: Pair, tmp_path: Path) -> None:
             np.testing.assert_allclose(file[line][...], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("lines", ["He left /", "and\nand/or"])
+def test_a_slash_that_cannot_be_in_a_key(
+    lines: str, small_pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """HDF5 takes what is before it for a group."""
+    text, out = tmp_path / "slash.txt", tmp_path / "out"
+    text.write_text(lines, encoding="utf-8")
+    assert run(small_pair, text, out, "--all", "--use-sentence-keys") == 2
+    last = lines.rpartition("\n")[2]
+    problem = f"the line {last!r} has a slash and cannot be the name of a dataset; use numbers"
+    assert problem in capsys.readouterr().err
+    assert not out.exists()
+    assert run(small_pair, text, out, "--all") == 0
+
+
 def test_blank_lines_stop_it_before_anything_is_written(
     small_pair: Pair, tmp_path: Path, capsys
 ) -> None:

@@ -46,8 +46,14 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
             values, line = stored(record, settings.dtype), record.text.strip()
             number = str(settings.first + count)
             key = _sentence_key(file, line) if settings.sentence_keys else number.encode()
-            # Without times: same input, same bytes. A "/" in a line opens a group.
-            dataset = file.create_dataset(key, data=values, track_times=False)
+            try:
+                # Without times: same input, same bytes.
+                dataset = file.create_dataset(key, data=values, track_times=False)
+            except (TypeError, ValueError):
+                if not settings.sentence_keys:
+                    raise
+                # A "/" opens a group, which needs a name after it and one of its own before it.
+                raise _not_a_key(f"the line {shown(line, 60)!r} has a slash") from None
             # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
             tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
             dataset.attrs.create("tokens", tokens, dtype=strings)
@@ -70,6 +76,11 @@ def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> No
 
 def _sentence_key(file: Any, line: str) -> bytes:
     if not line or line in file:
-        what = f"the line {shown(line, 60)!r} occurs twice" if line else "a line is blank"
-        raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
+        raise _not_a_key(
+            f"the line {shown(line, 60)!r} occurs twice" if line else "a line is blank"
+        )
     return line.encode("utf-8", "surrogateescape")
+
+
+def _not_a_key(what: str) -> ConfigError:
+    return ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
