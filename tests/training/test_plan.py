@@ -11,7 +11,7 @@ import torch
 from small_training import small_recipe, stop_at
 
 from elmore.corpus.prepared import Counted, Prepared
-from elmore.errors import Stopped
+from elmore.errors import ConfigError, Stopped
 from elmore.nn.threads import TorchWorkers
 from elmore.training.bilm import plan as module
 from elmore.training.bilm.plan import Plan, curves, expected_perplexity, make_plan
@@ -33,6 +33,12 @@ def test_a_plan_measures_and_leaves_nothing_behind(data: Prepared) -> None:
     assert plan.line().startswith("plan: 900 tokens at ")
     assert str(plan).splitlines()[0] == "recipe      tiny"
     assert make_plan(data.folder, recipe=recipe, threads=1, seconds=0).tokens == data.n_tokens
+
+
+def test_a_device_that_cannot_train_is_refused(data: Prepared) -> None:
+    for device, message in (("nope", "cannot be used here"), ("mps", "embeds but cannot train")):
+        with pytest.raises(ConfigError, match=f"device='{device}' {message}"):
+            make_plan(data, recipe=small_recipe(), device=device)
 
 
 def test_time_memory_and_perplexity_follow_from_what_was_measured(

@@ -140,7 +140,7 @@ def join_group(device: str = "cpu") -> Group:
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        return Group(device=_trainable(device))
+        return Group(device=trainable_device(device))
     if "RANK" not in os.environ:
         raise ConfigError("WORLD_SIZE is set but RANK is not; start with torchrun")
     if device not in ("cpu", "cuda"):
@@ -153,7 +153,7 @@ def join_group(device: str = "cpu") -> Group:
                 f"process {number} of this machine has no GPU, there are {there}; start as many "
                 "processes as GPUs"
             )
-        device = _trainable(f"cuda:{number}")
+        device = trainable_device(f"cuda:{number}")
         # nccl would use the first GPU in every process.
         torch.cuda.set_device(device)
     # A caller who made the group keeps it; we end only what we began.
@@ -170,7 +170,8 @@ def join_group(device: str = "cpu") -> Group:
     return Group(torch.distributed.get_rank(), world, device=device, ours=ours)
 
 
-def _trainable(device: str) -> str:
+def trainable_device(device: str) -> str:
+    """The full name of a device that can train; a `ConfigError` for any other."""
     if device.startswith("mps"):  # the losses need float64, which it does not have
         raise ConfigError(f"device={device!r} embeds but cannot train; use cpu or cuda")
     return find_device(device)

@@ -21,7 +21,7 @@ from elmore.corpus.prepared import Prepared
 from elmore.nn.threads import TorchWorkers, one_thread
 from elmore.training.bilm.recipe import Recipe, fitted_recipe
 from elmore.training.bilm.trainer import LmTrainer
-from elmore.training.distributed import Group
+from elmore.training.distributed import Group, trainable_device
 from elmore.training.run import Run
 
 # At most; a slow model is measured for a few seconds only.
@@ -154,7 +154,7 @@ def make_plan(
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        group, workers = Group(device=device), TorchWorkers(threads)
+        group, workers = Group(device=trainable_device(device)), TorchWorkers(threads)
         trainer = LmTrainer(recipe, Run(folder), prepared, 0, group, workers)
         trainer.step()  # the first one also reads the data and makes the optimizer's arrays
         seen, began = trainer.seen, time.perf_counter()
