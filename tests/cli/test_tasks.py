@@ -116,6 +116,8 @@ def test_how_the_bilm_computes(cli: Any, tiny_folder: Path, tmp_path: Path) -> N
     refused = cli(*use, stdin=PLAIN["ner"])
     assert refused.code == 2
     assert "another biLM" in refused.err
+    other = cli(*use, "--model", tiny_folder, stdin=PLAIN["ner"])
+    assert "trained with a biLM that computes in int8, not float32; load it with" in other.err
     named = cli(*use, "--model", tiny_folder, "--precision", "int8", stdin=PLAIN["ner"])
     assert named.code == 0, named.err
     assert named.out == alone.out

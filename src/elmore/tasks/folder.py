@@ -247,6 +247,11 @@ def bilm_of(
         raise FormatError(
             f"'{shown(inside, 120)}' is not the biLM that the task was trained with; restore it"
         )
+    if elmo.precision != content.precision:
+        raise ConfigError(
+            f"'{what}' was trained with a biLM that computes in {content.precision}, not "
+            f"{elmo.precision}; load it with that precision (--precision)"
+        )
     raise ConfigError(
         f"'{what}' was trained with another biLM or has none inside; pass the right elmo= (--model)"
     )
