@@ -13,10 +13,10 @@ from small_models import SENTENCES, make_checkpoint, make_options
 
 from elmore import Elmo
 from elmore.compute.native import native
-from elmore.embedding.certificate import CERTIFICATE, certified, certify
+from elmore.embedding.certificate import certified, certify
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
-from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.checkpoint import CERTIFICATE, Checkpoint
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 
 needs_native = pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
@@ -115,8 +115,7 @@ def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
     # It goes with the numbers: kept with them, gone with them.
     assert certified(found, "int8") is found
     assert CERTIFICATE not in certified(found, "float32").notes
-    tuned = found.with_weights(dict(found.checked_weights()))
-    assert CERTIFICATE not in certified(tuned, "float32").notes
+    assert CERTIFICATE not in found.with_weights(dict(found.checked_weights())).notes
     assert json.dumps(dict(found.notes))
 
 

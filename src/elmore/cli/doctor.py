@@ -20,11 +20,11 @@ from elmore.base.messages import readable_bytes, shown
 from elmore.cli import options
 from elmore.cli.console import Console
 from elmore.compute.native import native
-from elmore.embedding.certificate import CERTIFICATE, certify, fixed_text
+from elmore.embedding.certificate import certify, fixed_text
 from elmore.embedding.engine import Engine
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import ElmoreError
-from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.checkpoint import CERTIFICATE, Checkpoint
 from elmore.options import Compute
 from elmore.published.catalog import bundled_model, find_published
 from elmore.published.hub import home, is_offline

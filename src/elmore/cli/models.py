@@ -300,10 +300,11 @@ def convert(
     """MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears
     under its name only after it was verified.
     """
-    from elmore.embedding.certificate import CERTIFICATE, certified
+    from elmore.embedding.certificate import certified
     from elmore.embedding.engine import Engine
     from elmore.embedding.stateful import burn_in
     from elmore.formats import allennlp_hdf5, elmore_folder
+    from elmore.formats.checkpoint import CERTIFICATE
 
     if to == "allennlp" and (precision not in (None, "float32") or start != "zeros"):
         raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")

@@ -13,11 +13,9 @@ import numpy as np
 from elmore.config import Precision
 from elmore.embedding.engine import Engine
 from elmore.embedding.stateful import burn_in_text
-from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.checkpoint import CERTIFICATE, Checkpoint
 from elmore.options import Compute
 
-# Key in `Checkpoint.notes`.
-CERTIFICATE = "certificate"
 # Long words, other scripts and repeats, so that every part of a model is used.
 _TEXT = (
     "The bank by the river lent no money to the bank .".split(" "),
@@ -39,7 +37,7 @@ def certified(checkpoint: Checkpoint, precision: Precision) -> Checkpoint:
     If it is stored in that precision already, it keeps the certificate it has.
     """
     notes = dict(checkpoint.notes)
-    if precision == checkpoint.precision != "float32" and CERTIFICATE in notes:
+    if precision == checkpoint.precision and CERTIFICATE in notes:
         return checkpoint
     notes.pop(CERTIFICATE, None)
     if precision != "float32":

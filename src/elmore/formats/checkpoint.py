@@ -22,6 +22,9 @@ from elmore.text.segmenter import Tokenizer, is_convention, tokenizer_name
 from elmore.text.tokenizer import CONVENTIONS, Convention
 from elmore.text.vocabulary import Vocabulary
 
+# Key in `Checkpoint.notes`: what the precision of the weights costs.
+CERTIFICATE = "certificate"
+
 
 class Softmax(NamedTuple):
     """The output layer of the language model, shared by both directions.
@@ -192,8 +195,15 @@ class Checkpoint:
 
     def with_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> Checkpoint:
         """A model of the same shape with other weights, and nothing left of the old ones."""
+        notes = {name: note for name, note in self.notes.items() if name != CERTIFICATE}
         return dataclasses.replace(
-            self, weights=weights, precision="float32", stored={}, start_state=None, whitening=None
+            self,
+            weights=weights,
+            precision="float32",
+            stored={},
+            start_state=None,
+            whitening=None,
+            notes=notes,
         )
 
     def with_tokenizer(self, tokenizer: Tokenizer | None) -> Checkpoint:
