@@ -277,6 +277,8 @@ class Elmo:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
             (2, 32)
         """
+        if pool is None:
+            raise ConfigError("pool=None gives one vector per token; use `embed` for these")
         output = Output(layers=layers, pool=pool)
         vectors = self._results(texts, tokenized, self._finish(output), **how)
         if isinstance(vectors, list):

@@ -222,6 +222,7 @@ def test_what_a_model_says_of_itself(tiny_elmo: Elmo) -> None:
     [
         ({"device": "tpu9"}, "device='tpu9' cannot be used"),
         ({"device": "cuda"}, "use device='cpu'"),
+        ({"device": None}, "device=None cannot be used here; use device='cpu'"),
         ({"precision": "int4"}, "precision='int4'; use one of float32"),
         ({"threads": 0}, "threads=0"),
         ({"start": "cold"}, "start='cold'; use"),

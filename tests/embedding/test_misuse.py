@@ -133,6 +133,18 @@ def test_a_name_where_a_model_belongs() -> None:
             call("english", ["It fell ."])  # type: ignore[operator]
 
 
+def test_what_is_not_the_name_of_a_model(tiny_elmo: Elmo) -> None:
+    for value in (["options.json", "weights.hdf5"], tiny_elmo, 5):
+        with pytest.raises(ConfigError, match="pass a name, a path, or files as a tuple"):
+            Elmo.load(value)  # type: ignore[arg-type]
+
+
+def test_encode_gives_one_vector_per_sentence(tiny_elmo: Elmo) -> None:
+    for texts in (["She fell .", "Yes"], "She fell ."):
+        with pytest.raises(ConfigError, match="pool=None gives one vector per token; use `embed`"):
+            tiny_elmo.encode(texts, pool=None)  # type: ignore[arg-type]
+
+
 # Pickles and copies -------------------------------------------------------------------------------
 
 

@@ -54,6 +54,10 @@ def test_refusals_of_search() -> None:
         search(QUERIES, CORPUS[:, :5])
     with pytest.raises(ConfigError, match="k=0"):
         search(QUERIES, CORPUS, 0)
+    damaged = CORPUS.copy()
+    damaged[3, 1] = np.nan
+    with pytest.raises(ConfigError, match=r"rows 0\.\.49 of the corpus, are not finite"):
+        search(QUERIES, damaged, 2)
 
 
 # Cosine ----------------------------------------------------------------------------------------

@@ -219,7 +219,7 @@ def find_device(name: str) -> str:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
-    except (RuntimeError, NotImplementedError, AssertionError):
+    except (RuntimeError, NotImplementedError, AssertionError, TypeError):
         raise ConfigError(
             f"device={name!r} cannot be used here; use device='cpu', or cuda, cuda:0 or mps where "
             "torch finds one"

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from elmore.base.messages import shown
-from elmore.errors import ElmoreError, FormatError, ModelNotFound
+from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.sources import Source, files_source
 from elmore.formats.detect import SUFFIXES, ModelPath, detect, open_path, open_source
@@ -45,7 +45,13 @@ def open_model(model: ModelPath, fetch: Fetch = _FETCH) -> Source:
     Raises:
         ModelNotFound: no such path, and no published model of that name.
         FormatError: the path cannot be read.
+        ConfigError: something else than a name, path or tuple.
     """
+    if not isinstance(model, str | os.PathLike | tuple):
+        raise ConfigError(
+            f"model={shown(repr(model), 60)} is a {type(model).__name__}; pass a name, a path, or "
+            "files as a tuple"
+        )
     try:
         # What is on the disk wins over a published model of the same name.
         return open_path(model) or _open_published(model, fetch)

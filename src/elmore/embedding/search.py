@@ -71,6 +71,11 @@ def _search(queries: Array, rows: NDArray[Any], k: int) -> list[Hits]:
     start = 0
     for block in _blocks(rows):
         cosines = queries @ unit(np.asarray(block, np.float32)).T
+        if np.isnan(cosines).any():
+            rows_here = f"{start}..{start + len(block) - 1}"
+            raise ConfigError(
+                f"the queries, or rows {rows_here} of the corpus, are not finite; leave out NaN"
+            )
         for row, values in enumerate(cosines):
             mine = largest(values, k)
             indices = np.concatenate([best[row].indices, mine + start])
