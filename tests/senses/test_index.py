@@ -336,6 +336,12 @@ def test_another_place_of_the_text_is_another_index(tmp_path: Path, model: Path)
         ("a.csv", 'n,t\n1,"the\nvirus"\n2,the virus\n', {"column": "t"}, [2, 4]),
         ("a.jsonl", '\n{"t": "the virus"}\n\n{"t": ["virus"]}\n', {"column": "t"}, [2, 4]),
         ("a.txt", "the virus\n\udcff\nvirus\n", {"errors": "skip"}, [1, 3]),
+        (
+            "a.jsonl",
+            '{"t": "the virus", "d": "x"}\n{"t": "\udcff"}\n{"t": "virus", "d": "y"}\n',
+            {"column": "t", "fields": ["d"], "errors": "skip"},
+            [1, 3],
+        ),
         ("a.txt", "\n\nA virus .\nA virus .\n", {"split_sentences": True}, [1, 2]),
         (
             "a.conllu",
@@ -353,6 +359,13 @@ def test_a_use_knows_its_line(
         [tmp_path / name], tmp_path / "uses", model, words=["virus"], tokenized=False, **options
     )
     assert [index.use(row).line for row in index.rows("virus")] == lines
+
+
+def test_fields_need_names_of_columns(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,d\nthe virus,x\n", "utf-8")
+    with pytest.raises(ConfigError, match="column=1 expects none; give the name of the column"):
+        build([tmp_path / "a.csv"], tmp_path / "uses", model, column=1, fields=["d"])
+    assert not (tmp_path / "uses").exists()
 
 
 @pytest.mark.parametrize("options", [{"precision": "int8"}, {"start": "warm"}])

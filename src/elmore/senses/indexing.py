@@ -156,11 +156,19 @@ def build_index(
     elif model is not None:
         origin, known = model, absolute(model)
     job = Job(model=origin, **options)
+    if fields and isinstance(job.column, int):
+        raise ConfigError(
+            f"fields are named in a first line, where column={job.column} expects none; give the "
+            "name of the column"
+        )
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by another process; wait for it"
     listed = None if words is None else _word_list(words)
     documents, where, unknown = read_documents(
-        found, metadata=None if metadata is None else Path(metadata), fields=fields
+        found,
+        metadata=None if metadata is None else Path(metadata),
+        fields=fields,
+        errors=job.errors,
     )
     if unknown:
         report(f"no metadata for {_first(unknown)}")

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.base.io import Errors
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.text.reading import numbered_lines
@@ -196,6 +197,7 @@ def read_documents(
     *,
     metadata: Path | None = None,
     fields: Sequence[str] = (),
+    errors: Errors = "strict",
 ) -> tuple[Documents, list[dict[int, int] | int], list[str]]:
     """Find out what is known about the documents of a corpus.
 
@@ -203,6 +205,7 @@ def read_documents(
         files: of `corpus_files`.
         metadata: a table with a line per file.
         fields: keys of JSON lines or columns of a table that describe each record.
+        errors: what to do with their lines that are not UTF-8.
 
     Returns:
         the documents; for each file the number of its document, or of those of its records by
@@ -223,7 +226,7 @@ def read_documents(
         # Records that say the same about themselves are one document.
         same: dict[tuple[str, ...], int] = {}
         lines: dict[int, int] = {}
-        for line, values in record_values(numbered_lines(path), str(path), fields):
+        for line, values in record_values(numbered_lines(path, errors), str(path), fields):
             if values not in same:
                 same[values] = len(every)
                 every.append((f"{path}#{line}", known | dict(zip(fields, values, strict=True))))

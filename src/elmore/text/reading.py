@@ -36,10 +36,14 @@ _PARAGRAPH = 1 << 16
 # --------------------------------------------------------------------------- lines
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a UTF-8 file, plain or compressed, with their numbers from 1."""
+def numbered_lines(path: Path, errors: Errors | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a UTF-8 file, plain or compressed, with their numbers from 1.
+
+    `errors` is what to do with lines that are not UTF-8, as in `read_lines`.
+    """
     with open_text(path, what="data file") as stream:
-        yield from read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes)
+        size = LIMITS.text_line_bytes
+        yield from read_lines(stream, what=str(path), max_line=size, errors=errors)
 
 
 def json_records(
