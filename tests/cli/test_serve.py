@@ -15,6 +15,7 @@ from elmore.serve.settings import Settings
 
 class Served(list[Settings]):
     index: Index | None = None
+    elmo: Any = None
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 
     def serve(elmo: Any, settings: Settings, listener: Any, *, index: Any, started: Any) -> None:
         taken.append(settings)
-        taken.index = index
+        taken.index, taken.elmo = index, elmo
         started()
 
     monkeypatch.setattr(server, "serve", serve)
@@ -113,6 +114,13 @@ def test_an_index_is_opened_with_its_model(cli, served, tmp_path, monkeypatch):
     assert served.index.space.elmo.precision == "int8"
     monkeypatch.setenv("ELMORE_SERVE_INDEX", str(tmp_path / "uses"))
     assert cli("serve", "--port", "0").code == 0
+
+
+def test_it_computes_as_the_model_is_stored(cli, served, tmp_path, monkeypatch):
+    load_both(tmp_path)[0].save(tmp_path / "lm", precision="int8")
+    monkeypatch.setenv("ELMORE_NATIVE", "0")  # elsewhere the default is then float32
+    assert cli("serve", "--model", tmp_path / "lm", "--port", "0").code == 0
+    assert served.elmo.precision == "int8"
 
 
 def test_a_token_from_the_environment(cli, served, tiny_folder, monkeypatch):
