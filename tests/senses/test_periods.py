@@ -67,6 +67,8 @@ def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) ->
     assert (folder / "a.html").read_text("utf-8").count('<div class="bar">') >= 8
     with pytest.raises(ConfigError, match="1 group of documents"):
         compare(*index.groups("date", 1000).values())
+    with pytest.raises(ConfigError, match="period=0 joins no years; use 1 or more"):
+        index.groups("date", 0)
 
 
 def test_several_folders_are_joined(index: Index, folder: Path) -> None:

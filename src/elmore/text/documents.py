@@ -114,6 +114,8 @@ class Documents(msgspec.Struct):
         Raises:
             ConfigError: no document has a value, or there are too many groups.
         """
+        if period is not None and period < 1:
+            raise ConfigError(f"period={period} joins no years; use 1 or more")
         labels = self.field(by)
         if period is not None:
             years = [_YEAR.search(one) for one in labels]
