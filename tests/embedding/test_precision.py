@@ -78,6 +78,10 @@ def test_a_folder_keeps_the_numbers(checkpoint: Checkpoint, precision: str, tmp_
     Elmo.load(tmp_path / "cheap", precision="float32").save(tmp_path / "copy")
     assert (tmp_path / "copy" / "model.safetensors").read_bytes() == files[0]
     assert Elmo.load(tmp_path / "copy", precision=precision).digest == again.digest
+    # There and back again neither.
+    again.save(tmp_path / "wide", precision="float32")
+    Elmo.load(tmp_path / "wide").save(tmp_path / "back", precision=precision)
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == files[0]
     # Asked for in float32, it is computed from the numbers that it stores.
     wide = Elmo.load(tmp_path / "cheap", precision="float32")
     assert wide.precision == "float32"
