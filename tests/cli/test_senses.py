@@ -129,6 +129,15 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
         (["find", "{uses}", "/[/"], "'/[/' is not a pattern"),
         (["senses", "{uses}", "it", "--rename", "1"], "write --merge 1,3 and --rename 2=name"),
         (["senses", "{uses}", "it", "--merge", "1,9"], "'it' has no sense 9; use 1 to"),
+        (["senses", "{uses}", "it", "--merge", ""], "write --merge 1,3 and --rename 2=name"),
+        (
+            ["senses", "{uses}", "it", "--where", "file!=x", "--rename", "1=x"],
+            "leave out --where and --like",
+        ),
+        (
+            ["senses", "{uses}", "it", "--like", "x=the [it]", "--rename", "1=x"],
+            "leave out --where and --like",
+        ),
         (["find", "{uses}", "it", "--like", "the [it]"], "put one word of 'it' in [brackets]"),
         (["collocates", "{uses}", "it", "--sense", "9"], "--sense 9: 'it' has"),
     ],

@@ -143,7 +143,32 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
             index.senses("bank", n_senses=2)
     path.write_text(json.dumps(kept), "utf-8")
     corrected(plain, forget=True)
-    assert json.loads(path.read_bytes()) == {}
+    assert not path.exists()
     assert [one.name for one in index.senses("bank", n_senses=2).senses] == [
         one.name for one in plain.senses
     ]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (Step(merge=[0, 2]), "has no sense 0; use 1 to 2"),
+        (Step(merge=[-1, 2]), "has no sense -1; use 1 to 2"),
+        (Step(merge=[2, 2]), "sense 2 alone cannot be merged"),
+        (Step(rename=1, name="x" * 201), "has 201 characters; use at most 200"),
+    ],
+)
+def test_a_wrong_correction_is_not_kept(index: Index, step: Step, message: str) -> None:
+    plain = index.senses("bank", corrected=False, n_senses=2)
+    with pytest.raises(ConfigError, match=message):
+        corrected(plain, [step])
+    assert not corrections_file(index).exists()
+
+
+def test_corrections_are_found_in_any_case(index: Index) -> None:
+    corrected(index.senses("bank", corrected=False, n_senses=2), [Step(rename=2, name="shore")])
+    assert index.senses("Bank", n_senses=2)[1].name[0] == "shore"
+    corrected(index.senses("BANK", corrected=False, n_senses=2), forget=True)
+    assert not corrections_file(index).exists()
+    corrected(index.senses("bank", corrected=False), forget=True)  # there are none
+    assert not corrections_file(index).exists()

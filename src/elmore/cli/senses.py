@@ -319,6 +319,11 @@ def senses(
     if (steps := _steps(merge, split, rename)) or forget:
         if len(words) > 1 and steps:
             raise ConfigError("--merge, --split and --rename are for one word; name one")
+        if steps and (documents.where or like):
+            raise ConfigError(
+                "--merge, --split and --rename count the senses that elmore finds in all "
+                "documents; leave out --where and --like"
+            )
         for word in words:
             plain = opened.whole.senses(_pattern(word), corrected=False, **how)
             corrected(plain, steps, forget=forget)
@@ -342,7 +347,7 @@ def _steps(merge: Sequence[str], split: Sequence[int], rename: Sequence[str]) ->
     from elmore.senses.corrections import Step
 
     try:
-        steps = [Step(merge=[int(number) for number in _parts(one)]) for one in merge]
+        steps = [Step(merge=[int(number) for number in one.split(",")]) for one in merge]
         steps += [Step(split=number) for number in split]
         for number, _, name in (one.partition("=") for one in rename):
             if not name.strip():

@@ -26,8 +26,9 @@ from elmore.senses.groups import WordSenses, describe
 if TYPE_CHECKING:
     from elmore.senses.index import Index, Rows
 
-_Number = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+_Number = Annotated[int, msgspec.Meta(ge=1)]
 _MAX_BYTES = 1 << 24
+_MAX_NAME = 200
 
 
 class Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,7 +44,7 @@ class Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     merge: list[_Number] = []
     split: _Number | None = None
     rename: _Number | None = None
-    name: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    name: Annotated[str, msgspec.Meta(max_length=_MAX_NAME)] = ""
 
 
 class _Word(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +75,8 @@ def corrected(found: WordSenses, more: Sequence[Step] = (), *, forget: bool = Fa
     path = corrections_file(found.index)
     words = _read(path) if path.exists() else {}
     sizes = [len(sense.rows) for sense in found.senses]
-    kept = words.pop(found.word, None)
+    word = found.word.lower()  # case does not matter to an index
+    kept = words.pop(word, None)
     if forget or kept is None:
         kept = _Word(sizes, [])
     elif kept.sizes != sizes:
@@ -87,9 +89,12 @@ def corrected(found: WordSenses, more: Sequence[Step] = (), *, forget: bool = Fa
     steps = [*kept.steps, *more]
     result = _apply(found, steps) if steps else found
     if more or forget:
-        words |= {found.word: _Word(sizes, steps)} if steps else {}
-        with atomic_file(path, overwrite=True) as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(words), indent=1) + b"\n")
+        words |= {word: _Word(sizes, steps)} if steps else {}
+        if words:
+            with atomic_file(path, overwrite=True) as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(words), indent=1) + b"\n")
+        else:
+            path.unlink(missing_ok=True)
     return result
 
 
@@ -109,13 +114,14 @@ def _apply(found: WordSenses, steps: Sequence[Step]) -> WordSenses:
     groups: list[Rows] = [sense.rows for sense in found.senses]
     names: list[str] = [""] * len(groups)
     for step in steps:
-        asked = [number for number in (*step.merge, step.split, step.rename) if number]
-        if not 1 <= max(asked, default=0) <= len(groups):
-            raise ConfigError(
-                f"'{shown(found.word, 40)}' has no sense {max(asked, default=0)}; use 1 to "
-                f"{len(groups)}"
-            )
+        for number in (*step.merge, step.split, step.rename):
+            if number is not None and not 1 <= number <= len(groups):
+                raise ConfigError(
+                    f"'{shown(found.word, 40)}' has no sense {number}; use 1 to {len(groups)}"
+                )
         if step.merge:
+            if len(set(step.merge)) < 2:
+                raise ConfigError(f"sense {step.merge[0]} alone cannot be merged; name two or more")
             kept, *others = sorted({number - 1 for number in step.merge})
             groups[kept] = np.sort(np.concatenate([groups[k] for k in (kept, *others)]))
             groups = [rows for k, rows in enumerate(groups) if k not in others]
@@ -129,6 +135,11 @@ def _apply(found: WordSenses, steps: Sequence[Step]) -> WordSenses:
             groups[step.split - 1 : step.split] = [rows[halves == 0], rows[halves == 1]]
             names[step.split - 1 : step.split] = ["", ""]
         if step.rename:
+            if len(step.name) > _MAX_NAME:
+                raise ConfigError(
+                    f"the name of sense {step.rename} has {len(step.name)} characters; use at most "
+                    f"{_MAX_NAME}"
+                )
             names[step.rename - 1] = step.name
     rows = np.sort(np.concatenate(groups))
     memberships = np.stack([np.isin(rows, mine) for mine in groups], axis=1)  # a person was sure
