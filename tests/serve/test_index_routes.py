@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from elmore import Elmo
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index
+from elmore.senses.corrections import Step, corrected, corrections_file
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ServiceError
 from elmore.serve.index_routes import IndexRoutes
@@ -174,6 +175,19 @@ def test_uses(client: TestClient, index: Index) -> None:
 )
 def test_what_is_refused(client: TestClient, path: str, body: Any, message: str) -> None:
     assert message in post(client, f"/v1/index/{path}", body, 422)["error"]["message"]
+
+
+def test_corrections_while_it_runs(client: TestClient, index: Index) -> None:
+    before = post(client, "/v1/index/senses", {"word": "bank"})
+    plain = index.senses("bank", corrected=False)
+    corrected(plain, [Step(rename=1, name="corrected by hand")])
+    after = post(client, "/v1/index/senses", {"word": "bank"})
+    assert after["senses"][0]["name"] == ["corrected by hand", *before["senses"][0]["name"]]
+    corrections_file(index).write_text("{", "utf-8")
+    answer = post(client, "/v1/index/senses", {"word": "bank"}, 500)
+    assert answer["error"]["message"] == "the service failed; its log says more"
+    corrections_file(index).unlink()
+    assert post(client, "/v1/index/senses", {"word": "bank"}) == before
 
 
 def test_the_description_has_examples_that_work(client: TestClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,9 @@ from starlette.responses import Response
 
 from elmore.base.messages import shown
 from elmore.embedding.results import unit
-from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.senses.change import FUNCTION_WORDS
+from elmore.senses.corrections import corrections_file
 from elmore.senses.counting import collocates
 from elmore.senses.find import read_place
 from elmore.senses.groups import principal_axes
@@ -114,7 +116,7 @@ class IndexRoutes:
         return encode_json({"query": found.query, "hits": hits})
 
     def _senses(self, body: IndexSensesRequest) -> bytes:
-        key = body.model_dump_json()
+        key = f"{_corrected(self._index)} {body.model_dump_json()}"
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -212,11 +214,20 @@ class IndexRoutes:
             raise ServiceError(
                 503, "the result took too long; ask for less", retry_after=5
             ) from None
+        except FormatError:  # of the service's own files, which clients must not see
+            raise
         except ElmoreError as error:
             raise ServiceError(422, str(error)) from None
         finally:
             self._waiting -= 1
         return Response(content, media_type=JSON)
+
+
+def _corrected(index: Index) -> int:
+    """When senses were last corrected by hand, in nanoseconds; 0 for never."""
+    with contextlib.suppress(FileNotFoundError):
+        return corrections_file(index).stat().st_mtime_ns
+    return 0
 
 
 def _divided(index: Index, by: str) -> dict[str, Index]:
