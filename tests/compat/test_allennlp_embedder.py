@@ -157,6 +157,13 @@ def test_the_default_model_is_the_original(text: Path, tmp_path: Path, capsys) -
     assert "2x4096_512_2048cnn_2xhighway" in message
 
 
+def test_its_text_is_not_replaced(text: Path, capsys) -> None:
+    before = text.read_bytes()
+    assert main(["elmo", str(text), str(text), "--all"]) == 2
+    assert "is both input and output" in capsys.readouterr().err
+    assert text.read_bytes() == before
+
+
 def test_as_a_program(small_pair: Pair, text: Path, tmp_path: Path) -> None:
     options, weights = map(str, small_pair)
     out = tmp_path / "out.hdf5"

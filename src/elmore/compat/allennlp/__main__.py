@@ -12,6 +12,7 @@ from elmore.base.io import open_checked, read_lines
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError
 from elmore.limits import LIMITS
+from elmore.text.reading import check_inputs
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _embed(args: argparse.Namespace) -> None:
     if args.batch_size < 1:
         raise ConfigError(f"--batch-size {args.batch_size} holds no sentence; use 1 or more")
+    check_inputs([args.input_file], Path(args.output_file))
     with open_checked(Path(args.input_file), what="input") as stream:
         numbered = read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
         lines = [line for _, line in numbered]
