@@ -93,6 +93,20 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_lines_that_are_not_utf8(cli: Any, trained: Path, tmp_path: Path) -> None:
+    text, table = tmp_path / "in.txt", tmp_path / "in.csv"
+    text.write_bytes(b"A true joy\ncaf\xe9\n")
+    table.write_bytes(b"text\n" + text.read_bytes())
+    assert "--errors replace" in cli("predict", trained / "classify", text).err
+    result = cli("predict", trained / "classify", text, "--errors", "replace", "-f", "jsonl")
+    assert [record["text"] for record in result.records()] == ["A true joy", "caf\ufffd"]
+    result = cli("predict", trained / "classify", text, "--errors", "skip", "-f", "jsonl")
+    assert [record["text"] for record in result.records()] == ["A true joy"]
+    result = cli("predict", trained / "classify", table, "--errors", "skip")
+    assert (result.code, result.out) == (2, "")
+    assert "--errors is for text files" in result.err
+
+
 def test_a_table_keeps_its_columns(cli: Any, trained: Path, tmp_path: Path) -> None:
     table, out = tmp_path / "new.csv", tmp_path / "labels.csv"
     table.write_text('id,review,label\n7,"A true, joy",x\n8,Mess,y\n', encoding="utf-8")

@@ -82,6 +82,8 @@ def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
         ("train ner {d} -o {t}/o --no-elmo --recipe lapto", "no recipe is called"),
         ("train ner {d} -o {t}/o --no-elmo --set model.dropout=2", "model.dropout=2"),
         ("train ner {d} -o {t}/o --no-elmo --device foo", "device='foo' cannot be used"),
+        ("train tag {d} -o {t}/o --no-elmo --separator x", "--separator: only for classify"),
+        ("train tag {d} -o {t}/o --no-elmo --column 2", "is not a table"),
     ],
 )
 def test_misuse(arguments: str, message: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:

@@ -85,6 +85,13 @@ def test_tokens(name: str, tmp_path: Path) -> None:
     assert [(row.tokens, row.tags) for row in found] == SENTENCES
 
 
+@pytest.mark.parametrize("name", ["a.conll", "b.conllu"])
+def test_words_of_columns_cannot_be_chosen(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, "1 Ada B-PER\n2 fell O\n")
+    with pytest.raises(ConfigError, match=r"is not a table.*leave out text= \(--column\)"):
+        read_tokens(path, text="2")
+
+
 def test_comments_and_words_that_look_like_them(tmp_path: Path) -> None:
     comments = "# of the file, in its first line\n", "# sent_id = 4\n"
     for k, space in enumerate("\t "):
@@ -241,6 +248,8 @@ BROKEN: list[tuple[str, str, str | bytes, str]] = [
     ("classify", ".csv", "", ": the file is empty; the first row must name the columns"),
     ("classify", ".csv", "text,label\n", ": there is no row below the header"),
     ("classify", ".csv", "good film,pos\nbad film,neg\n", ":2: no column is called text; the"),
+    ("classify", ".csv", "a,b,c\n1,2,3\n", "name the one of the text (text=, --column)"),
+    ("classify", ".csv", "text,b,c\n1,2,3\n", "name the one of the label (label=, --label)"),
     ("classify", ".csv", "text,text\na,b\n", ":1: the header has the column 'text' twice"),
     ("classify", ".csv", "text,label\na,x\nb\n", ":3: 1 columns, the header has 2"),
     ("classify", ".csv", "text,label\na,x\nb,\n", ":3: column 'label' has no label; fill it"),

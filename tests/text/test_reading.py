@@ -118,6 +118,8 @@ def test_inputs_are_checked_before_any_work(tmp_path: Path) -> None:
         check_inputs([str(path)], path)
     with pytest.raises(ElmoreError, match="does not exist"):
         check_inputs([str(tmp_path / "no")], None)
+    with pytest.raises(ConfigError, match="an input is empty; name a file, or - for stdin"):
+        check_inputs([""], None)
     for inputs, what in (([], "stdin"), (["-"], "stdin"), ([str(pipe)], "pipe")):
         with pytest.raises(ConfigError, match=f"{what}'? can be read only once.*save it"):
             check_rereadable(inputs)

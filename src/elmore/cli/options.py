@@ -234,15 +234,6 @@ def number_or_name(value: str) -> int | str:
     return int(value) if value.isdecimal() else value
 
 
-def column(**settings: Any) -> Any:
-    """--column."""
-    what = (
-        "CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the "
-        "number of the column from 1."
-    )
-    return option(what, "NAME|N", names="--column", **settings)
-
-
 cache = path("Keep the layers in this folder for the next run.", "FOLDER")
 device = option("cpu, cuda, cuda:1, mps, ...", "NAME", default="cpu")
 errors = choice(
@@ -453,7 +444,12 @@ class TextInput:
     tokenized: bool = tokenized
     split_sentences: bool = split_sentences
     errors: Errors = errors
-    column: str | int | None = column(type=number_or_name)
+    column: str | int | None = option(
+        "CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the "
+        "number of the column from 1.",
+        "NAME|N",
+        type=number_or_name,
+    )
     conllu: bool = flag("CoNLL-U, which .conllu files are without it.")
     tokenizer: str | None = tokenizer()
     limit: int | None = limit

@@ -39,8 +39,13 @@ _EVALUATE = """\
   elmore evaluate ner/ test.conll
   elmore evaluate reviews/ test.csv --plot confusions.svg --json
 """
+_column = options.option(
+    "tag, classify: CSV, TSV or JSON lines: the column or key of the text or the tokens.",
+    "NAME",
+    names="--column",
+)
 _COLUMNS = {
-    "text": options.column(),
+    "text": _column,
     "label": options.option(
         "tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, feats or "
         "upos+xpos in CoNLL-U.",
@@ -65,6 +70,8 @@ def _checked(
     if given and task not in OWN_TASKS:
         names = ", ".join(given)
         raise ConfigError(f"{names}: only for {' and '.join(OWN_TASKS)}; leave it out for {task}")
+    if "separator" in named and task != "classify":
+        raise ConfigError(f"--separator: only for classify; leave it out for {task}")
     torch, _, _ = (require(name, "tasks", "a task") for name in ("torch", "sklearn", "seqeval"))
     if threads is not None:
         torch.set_num_threads(threads)  # a global setting, so only a program may change it
@@ -232,7 +239,7 @@ _FORMATS = {
 def predict(
     *,
     trained: str = options.argument("MODEL"),
-    text: options.TextInput = options.text_input,
+    text: options.TextInput = options.group(options.TextInput, column=_column),
     form: str | None = options.format(_FORMATS, "text"),
     output: Path | None = options.output("File to write; stdout by default."),
     force: bool = options.force,
@@ -277,6 +284,8 @@ def _tables(text: options.TextInput) -> list[str]:
     from elmore.tasks.data.labelled import is_table
 
     tables = [word for word in text.words if not options.is_sentence(word) and is_table(word)]
+    if tables and text.errors != "strict":
+        raise ConfigError("--errors is for text files; convert the tables to UTF-8")
     if text.column is not None and (others := set(text.words) - set(tables)):
         what = "stdin" if "-" in others else f"'{shown(min(others), 60)}'"
         raise ConfigError(f"--column is for .csv, .tsv and .jsonl files, not {what}")
@@ -334,6 +343,7 @@ def _items(
             elif options.is_sentence(word):
                 yield from predictor.items(enumerate(word.split("\n"), 1), "the argument")
             else:
-                yield from predictor.items(read_input(word), "stdin" if word == "-" else word)
+                lines = read_input(word, text.errors)
+                yield from predictor.items(lines, "stdin" if word == "-" else word)
 
     yield from itertools.islice(each(), text.limit)

@@ -63,10 +63,14 @@ def json_records(
         yield number, record
 
 
-def read_input(name: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file, a pipe or stdin (-) with their numbers from 1."""
+def read_input(name: str, errors: Errors | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file, a pipe or stdin (-) with their numbers from 1.
+
+    `errors` is for lines that are not UTF-8; see `read_lines`.
+    """
+    size = LIMITS.text_line_bytes
     with _open_input(name) as (stream, label):
-        yield from read_lines(stream, what=label, max_line=LIMITS.text_line_bytes)
+        yield from read_lines(stream, what=label, max_line=size, errors=errors)
 
 
 # --------------------------------------------------------------------------- sentences
@@ -274,7 +278,9 @@ def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
         with _open_input(name) as (stream, _):
             source = _status(stream if name == STDIN else Path(name))
         if source and target and stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
-            raise ConfigError(f"'{shown(name, 120)}' is both input and output; choose another -o")
+            raise ConfigError(
+                f"'{shown(name, 120)}' is both input and output; choose another output"
+            )
 
 
 def check_rereadable(inputs: Sequence[str]) -> None:
@@ -294,6 +300,8 @@ def _open_input(name: Input) -> Iterator[tuple[BinaryIO, str]]:
     """Open an input; with its name for messages."""
     if not isinstance(name, str):
         yield name, "the argument"
+    elif not name:
+        raise ConfigError("an input is empty; name a file, or - for stdin")
     elif name == STDIN:
         if sys.stdin is None:
             raise ElmoreError("stdin is closed; name an input file")

@@ -170,11 +170,17 @@ def read_tokens(
         data: CoNLL columns, CoNLL-U (.conllu), .jsonl with a list of tokens and one of tags per
             line, .csv or .tsv with one token per row, a pandas frame or a `datasets.Dataset`
             of either kind.
-        text: the column of the tokens; None for the usual names.
+        text: the column of the tokens in a table; None for the usual names. In CoNLL columns the
+            word is the first.
         label: the column of the tags: a name; for CoNLL columns also a number from 1; for CoNLL-U
             upos, xpos, feats, or two of them with a + between.
     """
     if isinstance(data, str | Path) and not is_table(data):
+        if text is not None:
+            raise ConfigError(
+                f"'{shown(data, 100)}' is not a table, so its words have no column {text!r}; leave "
+                "out text= (--column)"
+            )
         if data_suffix(str(data)) == ".conllu":
             return _read_conllu(Path(data), label or "upos")
         return read_columns(Path(data), label)
@@ -378,10 +384,10 @@ def _find(
     if found is None and other is not None and len(names) == 1:
         (found,) = names.values()
     if found is None:
-        flag = "label" if other is not None else "text"
+        how = "text=, --column" if other is None else "label=, --label"
         raise row.error(
             f"no column is called {usual[0]}; the columns are {row.names()}: name the one of the "
-            f"{role} ({flag}=, --{flag})"
+            f"{role} ({how})"
         )
     return found
 
