@@ -6,6 +6,7 @@ of real text for the one of a corpus.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import importlib.util
 import json
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -518,7 +520,8 @@ def test_rename_and_export(corpus: Any) -> None:
     with corpus.expect_download() as started:
         corpus.get_by_role("button", name="Export CSV").click()
     assert started.value.suggested_filename == "bank.csv"
-    with Path(started.value.path()).open(encoding="utf-8", newline="") as stream:
+    assert Path(started.value.path()).read_bytes().startswith(codecs.BOM_UTF8)
+    with Path(started.value.path()).open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 36
     for row in rows:
@@ -532,6 +535,31 @@ def test_rename_and_export(corpus: Any) -> None:
     assert found["senses"][int(river) - 1]["name"] == name
     assert len(found["uses"]) == 18
     assert {use["name"] for use in found["uses"]} == {name}
+
+
+def test_no_cell_is_a_formula(corpus: Any) -> None:
+    corpus.evaluate("for (const line of corpus.texts.values()) line.left = '=1+1'")
+    with corpus.expect_download() as started:
+        corpus.get_by_role("button", name="Export CSV").click()
+    text = Path(started.value.path()).read_text("utf-8-sig")
+    assert "'=1+1" in {row["left"] for row in csv.DictReader(text.splitlines())}
+
+
+def test_names_are_those_of_the_documents(corpus: Any, index: Index) -> None:
+    field = corpus.get_by_label("Name of sense 1")
+    field.fill("in all documents")
+    field.press("Tab")
+    where = f"file!={index.sources[0]}"
+    corpus.evaluate(
+        "address => { location.hash = address }", urlencode({"q": "bank", "where": where})
+    )
+    until(corpus, "document.querySelectorAll('#sense-list li').length === 1")
+    assert corpus.locator("#where").input_value() == where
+    assert corpus.get_by_label("Name of sense 1").input_value() != "in all documents"
+    corpus.evaluate("address => { location.hash = address }", "q=bank")
+    until(corpus, "document.querySelectorAll('#sense-list li').length === 2")
+    assert corpus.locator("#where").input_value() == ""
+    assert corpus.get_by_label("Name of sense 1").input_value() == "in all documents"
 
 
 def test_search_by_example(corpus: Any) -> None:

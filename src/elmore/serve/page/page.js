@@ -579,15 +579,22 @@ async function openCorpus() {
   }, word)));
   $("documents").hidden = !corpus.about.fields.length;
   for (const name of corpus.about.fields) $("by").append(make("option", { value: name }, name));
-  const address = new URLSearchParams(location.hash.slice(1));
   const first = words.find(({ word }) => word.length > 3 && !DULL.has(word)) || words[0];
-  $("query").value = address.get("q") || first.word;
-  $("where").value = address.get("where") || "";
   const usual = ["date", "year", "genre", "corpus"].find((name) => corpus.about.fields.includes(name));
-  $("by").value = address.has("q") ? address.get("by") || "" : usual || "";
+  if (!readAddress()) {
+    $("query").value = first.word;
+    $("by").value = usual || "";
+  }
   view("corpus");
   drawCorpus();
   search($("query").value);
+}
+
+// Fill in the question that the address of the page keeps, if there is one.
+function readAddress() {
+  const address = new URLSearchParams(location.hash.slice(1));
+  for (const [id, name] of [["query", "q"], ["where", "where"], ["by", "by"]]) $(id).value = address.get(name) || "";
+  return address.has("q");
 }
 
 function view(name) {
@@ -624,8 +631,9 @@ async function search(text) {
   }
 }
 
-// Names live in this browser, and in what is exported; the service never writes.
-const drawer = () => `elmore ${corpus.about.name} ${corpus.data.word}`;
+// Names live in this browser, and in what is exported; the service never writes. Other documents
+// have other senses, which the sizes tell apart.
+const drawer = () => `elmore ${corpus.about.name} ${corpus.data.word} ${corpus.data.senses.map((sense) => sense.count).join(" ")}`;
 
 function remembered() {
   try {
@@ -930,10 +938,12 @@ async function download(kind) {
       const number = data.numbers[all[at]];
       return { sense: number, name: senseName(data.senses[number - 1]), left, word, right, source, line };
     });
-    const quoted = (value) => `"${String(value).replaceAll('"', '""')}"`;
+    // As in the files of `elmore senses`: no cell is a formula, and a mark says that it is UTF-8.
+    const safe = (cell) => (/^[=+\-@\t\r]/.test(cell) && Number.isNaN(Number(cell)) ? `'${cell}` : cell);
+    const quoted = (value) => `"${safe(String(value)).replaceAll('"', '""')}"`;
     const text = kind === "json"
       ? JSON.stringify({ word: data.word, senses: data.senses.map((sense) => ({ ...sense, name: senseName(sense), words: sense.name })), uses }, null, 1)
-      : [["sense", "name", "left", "word", "right", "source", "line"].join(","), ...uses.map((use) => Object.values(use).map(quoted).join(","))].join("\n") + "\n";
+      : "\ufeff" + [["sense", "name", "left", "word", "right", "source", "line"].join(","), ...uses.map((use) => Object.values(use).map(quoted).join(","))].join("\n") + "\n";
     const address = URL.createObjectURL(new Blob([text], { type: kind === "json" ? "application/json" : "text/csv" }));
     make("a", { href: address, download: `${data.word.replace(/[^\p{L}\p{N}]+/gu, "_")}.${kind}` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
@@ -1065,7 +1075,7 @@ function start() {
   $("everything").addEventListener("click", () => { Object.assign(corpus, { sense: 0, picked: null, group: -1, hits: null }); drawCorpus(); });
   for (const id of ["where", "by"]) $(id).addEventListener("change", () => search($("query").value));
   $("sort").addEventListener("change", showLines);
-  window.addEventListener("hashchange", () => { $("query").value = new URLSearchParams(location.hash.slice(1)).get("q") || ""; search($("query").value); });
+  window.addEventListener("hashchange", () => { readAddress(); search($("query").value); });
   $("more").addEventListener("click", () => { corpus.most += LINES; showLines(); });
   for (const kind of ["csv", "json"]) $(`export-${kind}`).addEventListener("click", () => download(kind));
   watchPlane();
