@@ -47,6 +47,9 @@ def test_info_and_convert(cli, name: str, tmp_path: Path) -> None:
         done = json.loads(cli("convert", DATA / name, *to).out)
         assert done["max_difference"] <= 1e-6
         assert ("mixes" in done["left_out"]) == bool(about["mixes"])
+        assert "tokenizer" not in done["left_out"]  # nobody knows it, so nothing is lost
+        stated = json.loads(cli("convert", DATA / name, *to, "--tokenizer", "ptb", "--force").out)
+        assert "tokenizer" in stated["left_out"]
         assert (tmp_path / "old/softmax.hdf5").exists() == about["softmax"]
     elif name == "manylangs_lstm_encoder":
         refused = cli("convert", DATA / name, *to)

@@ -326,9 +326,10 @@ def convert(
                 "mixes": bool(checkpoint.mixes),
                 "start state": checkpoint.start_state is not None,
                 # That nobody knows the tokenization is true of the copy too.
+                "tokenizer": "tokenizer" not in checkpoint.notes,
                 "notes": bool(checkpoint.notes.keys() - {"tokenizer"}),
             }
-            # AllenNLP's files cannot store these, and the vectors do not need them.
+            # AllenNLP's files cannot store these, and the vectors of tokens do not need them.
             left_out = [name for name, there in parts.items() if there]
         else:
             if start == "warm":
