@@ -146,7 +146,7 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
         (tmp_path / "seeds" / f"seed-{seed}").symlink_to(tmp_path / f"run{seed}")
     assert Mixes().run([tmp_path / "seeds"]).tables["mix"] == rows
     assert Mixes().run([tmp_path / "run0"]).tables["mix"][0]["range"] is None
-    assert report.notes[-1].startswith("without ELMo, left out: ")
+    assert report.notes[-1].startswith("without a mix, left out: ")
     assert report.notes[-1].endswith("/baseline")
     facts = tmp_path / "run0" / "checkpoint" / "task.json"
     whole = json.loads(facts.read_text())
@@ -154,8 +154,10 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
         facts.write_text(json.dumps({**whole, "recipe": recipe}))
         with pytest.raises(ElmoreError, match=r"run0.*(restore|copy a recipe|correct|use)"):
             Mixes().run([tmp_path / "run0"])
-    with pytest.raises(InputError, match="none of these tasks was trained with ELMo"):
+    with pytest.raises(InputError, match="none of these tasks has learned a mix"):
         Mixes().run([tmp_path / "baseline"])
+    with pytest.raises(InputError, match="tag and classify read all of them side by side"):
+        Mixes().run(["pos", "sentiment"])
     with pytest.raises(ConfigError, match="name one or more"):
         Mixes().run([])
 

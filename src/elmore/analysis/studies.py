@@ -381,8 +381,11 @@ class Mixes:
                 key = (task.name, row["place"], layers, task.recipe.elmo.penalty)
                 groups.setdefault(key, []).append(row)
         if not groups:
-            raise InputError("none of these tasks was trained with ELMo; name others")
-        notes = [f"without ELMo, left out: {', '.join(without)}"] if without else []
+            raise InputError(
+                "none of these tasks has learned a mix: baselines have no layers, and tag and "
+                "classify read all of them side by side; name others"
+            )
+        notes = [f"without a mix, left out: {', '.join(without)}"] if without else []
         every = {name for _, _, names, _ in groups for name in names}
         order = sorted(every, key=lambda name: (len(name), name))  # layer 2 before layer 10
         rows: list[Row] = []
