@@ -118,6 +118,21 @@ def test_a_table_keeps_its_columns(cli: Any, trained: Path, tmp_path: Path) -> N
     assert second[:3] == ["8", "Mess", "y"]
 
 
+def test_json_lines_with_other_keys(cli: Any, trained: Path, tmp_path: Path) -> None:
+    table = tmp_path / "new.jsonl"
+    table.write_text('{"id": 7, "text": "Joy"}\n{"text": "Mess", "id": 8}\n{"text": "A"}\n')
+    result = cli("predict", trained / "classify", table, "--format", "csv")
+    head, *rows = csv.reader(result.out.splitlines())
+    assert head[:2] == ["id", "text"]
+    assert [row[:2] for row in rows] == [["7", "Joy"], ["8", "Mess"], ["", "A"]]
+    table.write_text('{"text": "Joy"}\n{"text": "Mess", "id": 8}\n')
+    refused = cli("predict", trained / "classify", table, "-o", tmp_path / "out.csv")
+    assert refused.code == 1
+    assert "new.jsonl:2: column 'id' is not in the first row; write jsonl" in refused.err
+    assert not (tmp_path / "out.csv").exists()
+    assert len(cli("predict", trained / "classify", table, "-f", "jsonl").records()) == 2
+
+
 def test_no_colours_in_a_file(
     cli: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -478,6 +478,7 @@ def label_table(
 
     Raises:
         ConfigError: another model or format.
+        InputError: JSON lines have a key that the first one lacks, which csv and tsv cannot hold.
     """
     tagger = "conll" in model.formats
     if not tagger and model.name != "classify":
@@ -492,13 +493,16 @@ def label_table(
         added = ("tokens", "tags") if tagger else ("label", "probability")
         yield _line([*first.cells, *(_free_name(name, first.cells) for name in added)], format)
     texts = (_content(row, column) for row in rows)
-    for cells, found in zip((row.cells for row in kept), model.pipe(texts), strict=True):
+    for row, found in zip(kept, model.pipe(texts), strict=True):
         if format == "jsonl":
             values = found.to_json()
             new = {_free_name(name, first.cells): value for name, value in values.items()}
-            yield json.dumps({**cells, **new}, ensure_ascii=False)
+            yield json.dumps({**row.cells, **new}, ensure_ascii=False)
         else:
-            own = [_cell(value) for value in cells.values()]
+            # The keys of JSON lines may come in any order, and some rows may lack one.
+            if more := row.cells.keys() - first.cells.keys():
+                raise row.error("is not in the first row; write jsonl instead", min(more))
+            own = [_cell(row.cells.get(name)) for name in first.cells]
             # Labels come with the model, which may be a stranger's; the table is the user's own.
             yield _line([*own, *map(spreadsheet_safe, found.cells())], format)
 
