@@ -32,7 +32,7 @@ def corpus(tmp_path):
     return path
 
 
-def test_pos(cli, tiny_folder, treebank, tmp_path):
+def test_pos(cli, tiny_folder, treebank, tmp_path, monkeypatch):
     base = ["analyze", "pos", *treebank, "--model", tiny_folder, "--tags", "upos", "--threads", 1]
     result = cli(*base, "--no-random", "--json", "--cache", tmp_path / "cache")
     assert (result.code, result.err) == (0, "")
@@ -46,7 +46,9 @@ def test_pos(cli, tiny_folder, treebank, tmp_path):
     assert "layer 1" not in text
     assert f"{report['metrics']['upos mean']:.2f}" in text
     assert "random, layer 2" in cli(*base).out
-    limited = json.loads(cli(*base, "--no-random", "--limit", 7, "--json").out)
+    monkeypatch.setenv("ELMORE_ANALYZE_POS_NO_RANDOM", "1")
+    limited = json.loads(cli(*base, "--limit", 7, "--json").out)
+    assert not any(name.startswith("upos random") for name in limited["metrics"])
     assert "(7 sentences, 42 words)" in limited["measured_on"]["train"]
 
 

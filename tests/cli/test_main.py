@@ -26,6 +26,15 @@ def test_help_groups_every_verb(cli):
     assert cli().out == result.out
 
 
+def test_variables_are_called_after_the_flags(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("ELMORE_SCORE_FORMAT", "xml")
+    result = cli("score", "A plant grew .")
+    assert (result.code, result.out) == (2, "")
+    assert "'--format'" in result.err
+    monkeypatch.setenv("ELMORE_FIND_TOP", "none")
+    assert "'--top'" in cli("find", tmp_path, "bank").err
+
+
 @pytest.mark.parametrize("name", [name for verbs in VERBS.values() for name in verbs])
 def test_help_of_a_verb_ends_with_examples(cli, name):
     result = cli(name, "--help")

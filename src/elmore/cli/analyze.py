@@ -87,7 +87,9 @@ _PROBE = {
     "cache": options.cache,
     "layers": options.layers("all", every="each and their mean"),
     "random": options.flag(
-        "Leave out the random control.", names="--no-random", flag_value=False, default=True
+        "Leave out the random control.",
+        names="--no-random",
+        callback=lambda context, param, value: not value,
     ),
     "limit": options.limit,
     "vectors": options.vectors,

@@ -48,6 +48,14 @@ PATH = click.Path(path_type=Path)
 # --------------------------------------------------------------------------- declarations
 
 
+class _ClickOption(click.Option):
+    """An option whose variable is called after the flag, which users know, not the parameter."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        flag = max(self.opts, key=len).removeprefix("--").replace("-", "_").upper()
+        return os.environ.get(f"{ctx.auto_envvar_prefix}_{flag}") or None
+
+
 @dataclass(frozen=True, eq=False)
 class _Option:
     """An option or argument; without names, it has that of the parameter."""
@@ -57,7 +65,7 @@ class _Option:
     settings: Mapping[str, Any]
 
     def parameters(self, name: str) -> list[click.Parameter]:
-        names = self.names.split() or [f"--{name.replace('_', '-')}"] * (self.kind is click.Option)
+        names = self.names.split() or [f"--{name.replace('_', '-')}"] * (self.kind is _ClickOption)
         return [self.kind([*names, name], **self.settings)]
 
     def value(self, name: str, given: Mapping[str, Any]) -> Any:
@@ -83,7 +91,7 @@ class _Group:
 
 def option(help: str, metavar: str | None = None, *, names: str = "", **settings: Any) -> Any:
     """An option as `click.option` takes it; `names` are those of the command line."""
-    return _Option(click.Option, names, {"help": help, "metavar": metavar, **settings})
+    return _Option(_ClickOption, names, {"help": help, "metavar": metavar, **settings})
 
 
 def argument(metavar: str | None = None, **settings: Any) -> Any:

@@ -38,9 +38,8 @@ _TOKEN_BYTES = 4096  # a wrong path, such as a model, must not be read completel
 
 
 def _limit(flag: str, default: int, what: str) -> Any:
-    """A limit of `Settings`; its variable is named like the flag, not like its field."""
-    variable = f"ELMORE_SERVE_MAX_{flag.replace('-', '_').upper()}"
-    return options.count(default, what, names=f"--max-{flag}", envvar=variable)
+    """A limit of `Settings`."""
+    return options.count(default, what, names=f"--max-{flag}")
 
 
 @options.verb(_EXAMPLES, json=False)
