@@ -151,6 +151,12 @@ def test_the_tokenizer_of_the_command_line(cli: Any, trained: Path) -> None:
     assert [line.split("\t")[0] for line in spaces] == ["Ada,Bo", "met", "Ada", ""]
 
 
+def test_the_device_is_used(cli: Any, trained: Path) -> None:
+    result = cli("predict", trained / "plain", "Ada fell", "--device", "foo")
+    assert (result.code, result.out) == (2, "")
+    assert "device='foo' cannot be used here" in result.err
+
+
 def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     data, out = tmp_path / "data.tsv", tmp_path / "out"
     rows = "".join(f"{text}\t{label}\n" for text, label in CLASSIFY * 3)

@@ -273,6 +273,7 @@ def load(
     *,
     light: bool = False,
     elmo: Elmo | None = None,
+    device: str = "cpu",
     threads: int | None = None,
     tokenizer: Tokenizer | None = None,
     **options: Any,
@@ -285,10 +286,11 @@ def load(
         light: only to predict. Taggers and classifiers then need no torch; all others, and those
             that read characters or were trained without ELMo, are loaded in full.
         elmo: the biLM, if the folder has none inside and it is not the included English one.
+        device: where to compute.
         threads: processors to use; all by default.
         tokenizer: how raw text is split, as in `Elmo.load`.
-        options: of a full model, as in `Task.load`: cache, device, progress; for tag and classify
-            also text, label and separator.
+        options: of a full model, as in `Task.load`: cache, progress; for tag and classify also
+            text, label and separator.
 
     Returns:
         A `Predictor`. All have `predict` and `pipe`, which give the objects of the task; `lines`,
@@ -317,9 +319,11 @@ def load(
         from elmore.tasks.own.light import load_light  # only here: it imports the biLM's kernels
 
         content = read_task(place)
-        found = load_light(content, str(model), elmo=elmo, threads=threads, tokenizer=tokenizer)
+        found = load_light(
+            content, str(model), elmo=elmo, device=device, threads=threads, tokenizer=tokenizer
+        )
         if found is not None:
             return found
-    task = task_class(name).load(place, elmo=elmo, threads=threads, **options)
+    task = task_class(name).load(place, elmo=elmo, device=device, threads=threads, **options)
     task.tokenizer = tokenizer
     return task

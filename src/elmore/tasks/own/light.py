@@ -313,7 +313,7 @@ def tagger(model: str | Path = "pos", **options: Any) -> TagPredictor[Any]:
     Args:
         model: "pos" or "chunk", which ship with elmore, the folder of a tagger that you trained,
             or `owner/name` on the Hugging Face hub.
-        options: elmo, threads and tokenizer, as in `elmore.tasks.load`.
+        options: elmo, device, threads and tokenizer, as in `elmore.tasks.load`.
 
     Examples:
         >>> import elmore
@@ -333,7 +333,7 @@ def classifier(model: str | Path = "sentiment", **options: Any) -> ClassPredicto
     Args:
         model: "sentiment" or "sentiment-5", which ship with elmore, the folder of a classifier
             that you trained, or `owner/name` on the Hugging Face hub.
-        options: elmo, threads and tokenizer, as in `elmore.tasks.load`.
+        options: elmo, device, threads and tokenizer, as in `elmore.tasks.load`.
 
     Examples:
         >>> import elmore
@@ -355,6 +355,7 @@ def load_light(
     what: str,
     *,
     elmo: Elmo | None = None,
+    device: str = "cpu",
     threads: int | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> LightTagger | LightClassifier | None:
@@ -368,7 +369,7 @@ def load_light(
     characters, use = (_section(content, name, what) for name in ("characters", "elmo"))
     if characters.get("filters") or use.get("layer_norm"):
         return None
-    own = bilm_of(content, elmo, what, threads=threads)
+    own = bilm_of(content, elmo, what, device=device, threads=threads)
     return _KINDS[content.task](content, own, what, tokenizer)
 
 
