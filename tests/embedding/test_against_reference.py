@@ -106,6 +106,30 @@ def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(mine, other, atol=1e-5)
 
 
+@needs_torch
+@pytest.mark.parametrize("name", MODELS)
+def test_states_at_places_need_no_text_beyond_them(name: str, tmp_path: Path) -> None:
+    elmo, _, _ = load(tmp_path, MODELS[name])
+    if elmo.config.lstm.mixed:
+        pytest.skip("a joint encoder keeps no state")
+    engine, directions = elmo.engine, 1 + elmo.config.lstm.bidirectional
+    batch = engine.indexer.batch(SENTENCES)
+    vectors, before = engine.vectors(batch), engine.zero_state(len(SENTENCES))
+    row = int(batch.lengths.argmax())
+    at = np.array([[row, 2, 1], [row, 1, 1]])[:, : 1 + directions]
+    layers, state = engine.run(batch, at=at)
+    whole, expected = BiLmTensors(elmo.checkpoint, "cpu").contextualize(
+        vectors, batch.index, batch.lengths, before, at=at
+    )
+    for mine, other in zip(state, expected, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+    half = whole.shape[-1] // directions
+    np.testing.assert_allclose(layers[:, row, :3, :half], whole[:, row, :3, :half], atol=1e-5)
+    assert not layers[:, row, 3:, :half].any()
+    np.testing.assert_allclose(layers[:, row, 1:, half:], whole[:, row, 1:, half:], atol=1e-5)
+    assert not np.delete(layers, row, axis=1).any()
+
+
 # A GPU of which only the name is there: the same modules, on the CPU ------------------------------
 
 

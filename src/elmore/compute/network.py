@@ -107,20 +107,22 @@ class BiLmArrays:
             state: where to start.
             run: how to run the directions, which do not depend on each other.
             at: places whose state to return: the sentence, and the token that each direction has
-                just read, (n, 1 + directions).
+                just read, (n, 1 + directions). A direction reads no sentence beyond its last place.
 
         Returns:
-            all layers, (layers, batch, time, dim), zero where a sentence has ended; and the state
+            all layers, (layers, batch, time, dim), zero where nothing was read; and the state
             after each sentence's last token, or at the chosen places.
         """
-        packing = Packing.plan(lengths, index.shape[1])
+        time = index.shape[1]
+        packings = [Packing.plan(lengths, time)] * len(self._layers)
         if self._projection is not None:  # it keeps no state, so what comes in goes out
-            return self._joint(vectors, index, packing, run)[None], state
-        hidden, cell = state
-        if len(packing.order) > 1:
-            hidden, cell = hidden[:, :, packing.order], cell[:, :, packing.order]
+            return self._joint(vectors, index, packings[0], run)[None], state
+        if at is not None:
+            packings = [
+                Packing.plan(lengths, time, _steps(lengths, at, d)) for d in range(len(packings))
+            ]
         flat = index.reshape(-1)
-        places = [packing.forward, packing.backward][: len(self._layers)]
+        places = [p.backward if d else p.forward for d, p in enumerate(packings)]
         jobs = [
             partial(
                 _without_warnings,
@@ -129,19 +131,18 @@ class BiLmArrays:
                 vectors,
                 flat[place],
                 packing,
-                hidden[d],
-                cell[d],
-                None if at is None else _rows_at(place, at[:, 0] * index.shape[1] + at[:, 1 + d]),
+                state.hidden[d],
+                state.cell[d],
+                None if at is None else _rows_at(place, at[:, 0] * time + at[:, 1 + d]),
             )
-            for d, (layers, place) in enumerate(zip(self._layers, places, strict=True))
+            for d, (layers, packing, place) in enumerate(
+                zip(self._layers, packings, places, strict=True)
+            )
         ]
         done = run(jobs)
-        values = _unpacked(vectors, flat, places, [outputs for outputs, _, _ in done], index.shape)
-        after = LstmState(np.stack([d[1] for d in done]), np.stack([d[2] for d in done]))
-        if at is None and len(packing.order) > 1:
-            back = np.argsort(packing.order)
-            after = LstmState(after.hidden[:, :, back], after.cell[:, :, back])
-        return values, after
+        values = _unpacked(vectors, flat, places, [outputs for outputs, _ in done], index.shape)
+        after = [np.array([[one[part] for one in finals] for _, finals in done]) for part in (0, 1)]
+        return values, LstmState(*after)
 
     def _read(
         self,
@@ -152,7 +153,7 @@ class BiLmArrays:
         hidden: Array,
         cell: Array,
         kept: Ints | None,
-    ) -> tuple[list[Array], Array, Array]:
+    ) -> tuple[list[Array], list[tuple[Array, Array]]]:
         """Run one direction; `hidden` and `cell` are (layers, batch, ...)."""
         inputs = vectors
         outputs: list[Array] = []
@@ -166,7 +167,7 @@ class BiLmArrays:
                 output = output + inputs
             outputs.append(output)
             inputs = output
-        return outputs, np.stack([f[0] for f in finals]), np.stack([f[1] for f in finals])
+        return outputs, finals
 
     def _joint(self, vectors: Array, index: Ints, packing: Packing, run: Runner) -> Array:
         """The `lstm` encoder of ELMoForManyLangs: each layer reads both directions below it.
@@ -211,6 +212,14 @@ def _without_warnings(call: Callable[..., Result], *arguments: Any) -> Result:
         return call(*arguments)
 
 
+def _steps(lengths: Ints, at: Ints, direction: int) -> Ints:
+    """How many tokens of each sentence a direction reads up to its last chosen place, (batch,)."""
+    steps = np.zeros_like(lengths)
+    here = at[:, 2] if direction else at[:, 1]
+    np.maximum.at(steps, at[:, 0], lengths[at[:, 0]] - here if direction else here + 1)
+    return steps
+
+
 def _rows_at(place: Ints, flat: Ints) -> Ints:
     """The packed rows of flat positions."""
     order = np.argsort(place)
@@ -228,7 +237,7 @@ def _unpacked(
     dim = vectors.shape[1]
     n_layers, n_rows = 1 + len(outputs[0]), len(flat)
     # A batch without padding is written completely, so it need not be cleared first.
-    make = np.empty if len(places[0]) == n_rows else np.zeros
+    make = np.empty if all(len(place) == n_rows for place in places) else np.zeros
     values: Array = make((n_layers, n_rows, len(places) * dim), np.float32)
     for d, (place, layers) in enumerate(zip(places, outputs, strict=True)):
         half = slice(d * dim, (d + 1) * dim)
@@ -320,16 +329,16 @@ class _Lstm:
     ) -> tuple[Array, Array, Array]:
         """Read a packed batch, whose rows `inputs[rows]` are; None if they are in packed order.
 
-        `hidden` and `cell` are those before the first step, in the packing's row order; `kept` are
+        `hidden` and `cell` are those before the first step, one row per sentence; `kept` are
         packed rows whose states to return, (n,).
 
         Returns:
             output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,
-            cells), in the packing's row order, or those of `kept`.
+            cells) of each sentence, or those of `kept`.
         """
         before, cell = cell, aligned(*cell.shape)
-        cell[...] = before
-        start_hidden = hidden = np.ascontiguousarray(hidden)
+        np.take(before, packing.order, axis=0, out=cell, mode="clip")
+        start_hidden = hidden = hidden[packing.order]
         sizes, width = packing.sizes, 4 * self._cells
         output = aligned(len(packing.forward), hidden.shape[1])
         gates = None
@@ -371,6 +380,9 @@ class _Lstm:
         final = output[packing.last[:living]]
         if living < len(start_hidden):
             final = np.concatenate([final, start_hidden[living:]])
+        if living > 1:
+            back = np.argsort(packing.order)
+            final, cell = final[back], cell[back]
         return output, final, cell
 
 

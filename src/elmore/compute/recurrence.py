@@ -51,18 +51,21 @@ class Packing:
     last: Ints
 
     @classmethod
-    def plan(cls, lengths: Ints, time: int) -> Packing:
-        """Plan the packed order of sentences with `lengths` (batch,), padded to `time`."""
-        if len(lengths) == 1 and lengths[0] == time:  # one sentence: nothing to sort
+    def plan(cls, lengths: Ints, time: int, steps: Ints | None = None) -> Packing:
+        """Plan the packed order of sentences with `lengths` (batch,), padded to `time`.
+
+        `steps` is how many tokens of each are read, (batch,); all of them by default.
+        """
+        if steps is None and len(lengths) == 1 and lengths[0] == time:  # nothing to sort
             places = np.arange(time)
             last = np.array([time - 1])
             return cls((1,) * time, np.zeros(1, np.int64), places, places[::-1].copy(), last)
-        order = np.argsort(-lengths, kind="stable")
-        ordered = lengths[order]
-        steps = int(ordered[0]) if len(ordered) else 0
+        steps = lengths if steps is None else steps
+        order = np.argsort(-steps, kind="stable")
+        ordered = steps[order]
         # alive[t, r]: sentence order[r] has a token at step t; true cells in row order are the
         # packed rows.
-        alive = np.arange(steps)[:, None] < ordered[None, :]
+        alive = np.arange(ordered[0] if len(ordered) else 0)[:, None] < ordered[None, :]
         step, row = alive.nonzero()
         sizes = alive.sum(axis=1)
         starts = np.cumsum(sizes) - sizes
@@ -71,9 +74,8 @@ class Packing:
         living = int((ordered > 0).sum())
         last[:living] = starts[ordered[:living] - 1] + np.arange(living)
         first = order[row] * time
-        return cls(
-            tuple(sizes.tolist()), order, first + step, first + ordered[row] - 1 - step, last
-        )
+        end = first + lengths[order[row]] - 1
+        return cls(tuple(sizes.tolist()), order, first + step, end - step, last)
 
 
 def step_chunks(sizes: Sequence[int], width: int) -> list[tuple[int, int, int]]:

@@ -153,7 +153,7 @@ class PlacePredictor:
         sentences: Sequence[Sentence],
         positions: Sequence[Ids],
         batch_tokens: int,
-        keep: Callable[[slice, Array], None] | None = None,
+        keep: Callable[[Ids, Array], None] | None = None,
     ) -> Array:
         """The states from which each direction predicts the words at chosen positions.
 
@@ -162,42 +162,40 @@ class PlacePredictor:
             positions: places in each sentence, (n,), or first and last token of spans, (n, 2); a
                 sentence without is not computed.
             batch_tokens: token budget of a batch.
-            keep: called with where places are in the result, and with all layers of their (first)
-                tokens, (layers, n, dim).
+            keep: called with where places are in the result, (n,), and with all layers of their
+                (first) tokens, (layers, n, dim).
 
         Returns:
             top-layer vectors, (directions, places of all sentences, dim); with the pattern those
             after "and" follow, (2 * directions, ...).
         """
         model, dim = self.model, self.model.softmax.weight.shape[1]
-        ends = np.cumsum([0, *(len(mine) for mine in positions)])
+        counts = np.array([len(mine) for mine in positions], np.int64)
+        ends = np.cumsum(counts)
+        spans = [np.zeros((2, 0), np.int64)]
+        spans += [np.broadcast_to(mine.T, (2, len(mine))) for mine in positions]
+        # Token t is at t + 1, after the marker.
+        every = np.concatenate(spans, axis=1) + 1
         n, joiner = 1 + model.bidirectional, self._joiner
-        hidden = np.zeros((n if joiner is None else 2 * n, ends[-1], dim), np.float32)
-        busy = [k for k, mine in enumerate(positions) if len(mine)]
+        hidden = np.zeros((n if joiner is None else 2 * n, every.shape[1], dim), np.float32)
+        busy = [k for k, count in enumerate(counts) if count]
         for rows in plan_batches([len(sentences[k]) for k in busy], batch_tokens=batch_tokens):
             members = [busy[row] for row in rows]
             batch = model.engine.indexer.batch([sentences[k].tokens for k in members])
-            spans = [np.broadcast_to(positions[k].T, (2, len(positions[k]))) for k in members]
-            at = None
-            if joiner is not None:  # each direction has just read the word itself
-                rows = np.repeat(np.arange(len(members)), [one.shape[1] for one in spans])
-                first, last = np.concatenate(spans, axis=1) + 1
-                at = np.stack([rows, last, first][: 1 + n], axis=1)
+            here = np.concatenate([np.arange(ends[k] - counts[k], ends[k]) for k in members])
+            first, last = every[:, here]
+            rows = np.repeat(np.arange(len(members)), counts[members])
+            # Each direction has just read the word itself.
+            at = None if joiner is None else np.stack([rows, last, first][: 1 + n], axis=1)
             layers, state = model.engine.run(batch, at=at)
-            if at is not None:
-                read = self._read_on(state, len(at))
-                ends_here = np.cumsum([0, *(one.shape[1] for one in spans)])
-            for row, k in enumerate(members):
-                # Token t is at t + 1, after the marker: the forward direction has read all before
-                # it at t, the backward direction all after it at t + 2.
-                (first, last), here = spans[row], slice(ends[k], ends[k + 1])
-                if at is not None:
-                    hidden[n:, here] = read[:, ends_here[row] : ends_here[row + 1]]
-                hidden[0, here] = model.half(layers[-1, row, first], 0)
-                if keep is not None:
-                    keep(here, layers[:, row, first + 1])
-                if model.bidirectional:
-                    hidden[1, here] = model.half(layers[-1, row, last + 2], 1)
+            # The forward direction has read all before the word, the backward one all after it.
+            hidden[0, here] = model.half(layers[-1, rows, first - 1], 0)
+            if model.bidirectional:
+                hidden[1, here] = model.half(layers[-1, rows, last + 1], 1)
+            if joiner is not None:
+                hidden[n:, here] = self._read_on(state, len(here))
+            if keep is not None:
+                keep(here, layers[:, rows, first])
         return hidden
 
     def _read_on(self, state: LstmState, n: int) -> Array:

@@ -284,7 +284,6 @@ class SubstituteSpace(SenseSpace):
             default.
         layers: also give this mix of the layers, or "context": the top layer of both directions
             just before they read the position.
-        pattern: ask for words that could be joined to the word by "and" too.
 
     Raises:
         ConfigError: the model has no softmax.
@@ -297,7 +296,6 @@ class SubstituteSpace(SenseSpace):
         *,
         candidates: int | None = None,
         layers: LayerChoice | Literal["context"] | None = None,
-        pattern: bool = True,
     ) -> None:
         for name, value in (("k", k), ("candidates", candidates)):
             if value is not None and value < 1:
@@ -307,7 +305,7 @@ class SubstituteSpace(SenseSpace):
         self._context = isinstance(layers, str) and layers == "context"
         choice = None if self._context else cast(LayerChoice | None, layers)
         self._mix = None if choice is None else layer_weights(choice, elmo.n_layers)
-        self._predictor = PlacePredictor(elmo, candidates, pattern=pattern)
+        self._predictor = PlacePredictor(elmo, candidates, pattern=True)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
         self.special = self._predictor.model.special
@@ -340,7 +338,7 @@ class SubstituteSpace(SenseSpace):
         if self._context or self._mix is not None:
             layers = np.zeros((n, self.elmo.dim), np.float32)
 
-        def keep(here: slice, values: Array) -> None:
+        def keep(here: NDArray[np.int64], values: Array) -> None:
             if layers is not None and self._mix is not None:
                 layers[here] = np.einsum("l,lnd->nd", self._mix, values)
 
@@ -358,9 +356,9 @@ class SubstituteSpace(SenseSpace):
         weights = found.values - found.total[:, None] - self.log_prior[found.ids]
         weights = np.maximum(weights, 0)
         own = [
-            self._word(sentence, position)
+            self._word(sentence.tokens[first]) if first == last else None
             for sentence, some in zip(sentences, mine, strict=True)
-            for position in some
+            for first, last in np.broadcast_to(some.T, (2, len(some))).T.tolist()
         ]
         known = np.flatnonzero([word is not None for word in own])
         for rows in np.array_split(known, len(known) // _DENSE_PLACES + 1):
@@ -369,13 +367,10 @@ class SubstituteSpace(SenseSpace):
             weights[rows] += np.float32(_LIKENESS) * likeness[:, :, 0]
         return SenseVectors(self, found.ids, np.maximum(weights, 0), layers=layers)
 
-    def _word(self, sentence: Sentence, position: NDArray[np.int64]) -> int | None:
-        """The id of the word at a position; None for a span of several tokens."""
-        first, last = np.broadcast_to(position, 2)
-        token = sentence.tokens[first]
+    def _word(self, token: str) -> int | None:
+        """The id of a token, or else that of its lower case."""
         found = self.find(token)
-        found = self.find(token.lower()) if found is None else found
-        return found if first == last else None
+        return self.find(token.lower()) if found is None else found
 
     def values(self, place: Place, ids: NDArray[np.int64]) -> Array:
         """How likely chosen words are at a place: log p(w | context) up to a constant, (n,)."""
