@@ -133,7 +133,9 @@ def test_large_files_are_compared_when_asked_and_when_made_again(
 
 
 @posix
-@pytest.mark.parametrize("name", ["manifest.json", "words.json", "vocabulary.json", "uses.npy"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "words.json", "vocabulary.json.gz", "uses.npy", "substitutes.blocks"]
+)
 @pytest.mark.parametrize("kind", ["link", "device", "fifo", "folder"])
 def test_nothing_but_regular_files_is_opened(uses: Path, lm: Elmo, name: str, kind: str) -> None:
     path = uses / name

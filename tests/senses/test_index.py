@@ -17,7 +17,7 @@ from elmore import Elmo
 from elmore.base.atomic import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
-from elmore.senses.files import IndexFiles
+from elmore.senses.files import IndexFiles, pack, substitute_type, unpack
 from elmore.senses.parts import draw
 from elmore.text.tokenizer import Sentence
 
@@ -74,9 +74,11 @@ def test_vectors_are_those_of_the_model(
     rows = index.rows("the")
     places = [(Sentence(use.tokens), use.position) for use in map(index.use, rows)]
     expected, stored = sense_vectors(lm, places, k=5), index.substitutes(rows)
-    np.testing.assert_array_equal(stored.ids, expected.ids)
+    order = np.argsort(expected.ids, axis=1)
+    np.testing.assert_array_equal(stored.ids, np.take_along_axis(expected.ids, order, axis=1))
     steps = expected.weights.max(axis=1, keepdims=True) / 255
-    assert (np.abs(stored.weights - expected.weights) <= steps).all()
+    weights = np.take_along_axis(expected.weights, order, axis=1)
+    assert (np.abs(stored.weights - weights) <= steps).all()
     dense = expected.dense()
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     steps = np.abs(dense).max(axis=1, keepdims=True) / 127
@@ -84,6 +86,23 @@ def test_vectors_are_those_of_the_model(
     assert stored.words(0, 1) == [
         (expected.words(0, 1)[0][0], pytest.approx(stored.weights[0].max()))
     ]
+
+
+def test_packed_substitutes_are_those_of_each_use() -> None:
+    draws = np.random.default_rng(0)
+    for n, k in ((1, 1), (3, 5), (256, 64)):
+        some = np.zeros(n, substitute_type(k))
+        some["ids"] = [draws.choice(1 << 16, k, replace=False) for _ in range(n)]
+        some["weights"] = draws.integers(256, size=(n, k))
+        data, order = pack(some), np.argsort(some["ids"], axis=1)
+        found = unpack(data, n, k)
+        assert found is not None
+        for name in ("ids", "weights"):
+            expected = np.take_along_axis(some[name], order, axis=1)
+            np.testing.assert_array_equal(found[name], expected)
+        assert unpack(data[:-1], n, k) is None
+        assert unpack(data, n + 1, k) is None
+    assert unpack(bytes(4 * 256 * 64), 256, 64) is None  # all of one use
 
 
 def test_products_of_any_rows_are_those_of_their_vectors(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,9 +109,13 @@ class ListedFiles:
             raise
 
     def json(self, name: str, kind: type[_T]) -> _T:
-        """Read a JSON file of a type that msgspec knows."""
+        """Read a JSON file of a type that msgspec knows; compressed if its name ends in .gz."""
         with self.open(name, compare=True) as stream:
-            data = stream.read(_MAX_JSON + 1)
+            try:
+                plain = gzip.GzipFile(fileobj=stream) if name.endswith(".gz") else stream
+                data = plain.read(_MAX_JSON + 1)
+            except (OSError, EOFError, zlib.error) as error:
+                self.refuse(f"{name}: {error}")
         if len(data) > _MAX_JSON:
             self.refuse(f"{name} has more than {_MAX_JSON} bytes")
         try:

@@ -115,7 +115,7 @@ class SenseVectors:
 
     Attributes:
         space: the model or the index that they come from.
-        ids: words, the likeliest first, (n, k).
+        ids: words, the likeliest first, or in the order of the ids in an index, (n, k).
         weights: how much likelier each is here than in general, and how much it is like the word
             that is there, 0 or more, (n, k).
         tokens: of the sentence, if there is one row for each of them.

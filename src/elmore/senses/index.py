@@ -307,11 +307,12 @@ class Index:
             nothing = np.zeros((len(rows), 0), np.int32)
             layers = self.vectors(rows)
             return SenseVectors(self._model, nothing, nothing.astype(np.float32), layers=layers)
-        found = self._files.arrays["uses"][rows]
+        found = self._files.substitutes(rows)
         ids = found["ids"].astype(np.int32)
         if ids.max(initial=-1) >= len(self._model.words):
-            self._files.refuse("uses.npy has words that vocabulary.json lacks")
-        return SenseVectors(self._model, ids, self._scaled(found, "weights"))
+            self._files.refuse("a use has a substitute that is not in the vocabulary")
+        scale = self._scale(self._files.arrays["uses"][rows], "weights")
+        return SenseVectors(self._model, ids, found["weights"] * scale[:, None])
 
     def _scaled(self, found: NDArray[Any], name: str) -> Array:
         """Small integers of records times their scale, (n, width)."""
@@ -325,16 +326,14 @@ class Index:
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""
-        arrays = self._files.arrays
-        table, text, where = arrays["sentences"], arrays["text"], arrays["uses"][row]
+        table, where = self._files.arrays["sentences"], self._files.arrays["uses"][row]
         number, position = int(where["sentence"]), int(where["position"])
         if not 0 <= number < len(table):
             self._files.refuse("uses.npy has a sentence that is not there")
-        start = int(table["end"][number - 1]) if number else 0
-        end, line, document, _ = table[number].tolist()
-        if not (0 <= start <= end <= len(text) and 0 <= document < len(self.documents.names)):
-            self._files.refuse("sentences.npy goes beyond the text or the documents")
-        tokens = text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1]
+        line, document, _ = table[number].tolist()
+        if not 0 <= document < len(self.documents.names):
+            self._files.refuse("sentences.npy has a document that is not there")
+        tokens = self._files.tokens(number)
         if not 0 <= position < len(tokens):
             self._files.refuse("uses.npy has a position beyond its sentence")
         width = self._widths[int(np.searchsorted(self.offsets, row, "right")) - 1]
@@ -348,8 +347,9 @@ class Index:
 
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
-        tokens = self._files.arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
-        return [form for form in dict.fromkeys(tokens) if form.lower() in self.words]
+        sentences = map(self._files.tokens, range(len(self._files.arrays["sentences"])))
+        forms = dict.fromkeys(token for tokens in sentences for token in tokens)
+        return [form for form in forms if form.lower() in self.words]
 
     def source_of(self, rows: Rows) -> Rows:
         """The number of the document that each use is from, (n,)."""

@@ -44,6 +44,7 @@ from elmore.senses.parts import (
     CANDIDATES,
     LEAST_USES,
     PLAN,
+    UNPACKED,
     Plan,
     Tagger,
     divide,
@@ -56,7 +57,8 @@ from elmore.text.documents import Documents, corpus_files, read_documents
 from elmore.text.patterns import expand
 from elmore.text.reading import Counts
 
-_FILES = re.compile(r"part-\d+\.npz|" + "|".join(map(re.escape, (*NAMES, PLAN))))
+_UNPACKED = f"{UNPACKED}.npy"
+_FILES = re.compile(r"part-\d+\.npz|" + "|".join(map(re.escape, (*NAMES, PLAN, _UNPACKED))))
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "start"),
@@ -336,20 +338,16 @@ class _Builder:
         parts = [] if self.base is None else divide(self.base, self.path, limits)
         new = (name for name in self.done if name != PLAN and name >= part_name(self._first))
         parts += [self.path / name for name in sorted(new)]
-        kept = join_parts(parts, self.path, array_types(facts), len(plan.table))
-        write_rest(
-            self.path,
-            {**facts, "sentences": plan.sentences},
-            words={word: (plan.table[word], n) for word, n in zip(plan.table, kept, strict=True)},
-            corpus=plan.corpus,
-            documents=plan.documents,
-            vocabulary=vocabulary,
-        )
+        k = facts["model"]["k"]
+        kept = join_parts(parts, self.path, array_types(facts), k, len(plan.table))
+        words = {word: (plan.table[word], n) for word, n in zip(plan.table, kept, strict=True)}
+        manifest = {**facts, "sentences": plan.sentences}
+        write_rest(self.path, manifest, words, plan.corpus, plan.documents, vocabulary)
         self._clean()
 
     def _clean(self) -> None:
         """Remove what is not part of a finished index."""
-        for path in (*self.path.glob("part-*.npz"), self.path / PLAN):
+        for path in (*self.path.glob("part-*.npz"), self.path / PLAN, self.path / _UNPACKED):
             path.unlink(missing_ok=True)
         self.folder.finish()
 
@@ -386,7 +384,7 @@ class _Builder:
 def _estimate(plan: Plan, facts: Mapping[str, Any], max_uses: int) -> str:
     n = sum(min(count, max_uses) for count in plan.table.values())
     kinds = array_types(facts)
-    # A sentence of 25 words takes about 130 bytes; frequent words share theirs.
-    size = kinds["uses"].itemsize + kinds["vectors"].itemsize + 60
+    # A substitute takes about two bytes, a sentence 70; frequent words share theirs.
+    size = kinds["uses"].itemsize + kinds["vectors"].itemsize + 2 * facts["model"]["k"] + 30
     words = "1 word" if len(plan.table) == 1 else f"{len(plan.table)} words"
     return f"{words}, about {n} uses, about {n * size / 1e6:.1f} MB"

@@ -1,14 +1,16 @@
 """The parts of an index: what a worker process counts and writes, and how parts are joined.
 
 A part, part-000000000000.npz, holds the uses of one shard in the order of the text: records as in
-uses.npy and vectors.npy, the number of the word of each, its sentences, and its counts.
+uses.npy and vectors.npy, substitutes, the number of the word of each, its sentences with their text
+and the size of each, and its counts.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file, write_error
+from elmore.base.blocks import write_blocks
 from elmore.base.pool import Worker
 from elmore.bulk.job import Job, ShardEmbedder
 from elmore.embedding.stream import windows
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.options import LayerChoice
-from elmore.senses.files import TAGS, IndexFiles, array_types
+from elmore.senses.files import (
+    BLOCK_SENTENCES,
+    BLOCK_USES,
+    BLOCKS,
+    TAGS,
+    IndexFiles,
+    array_types,
+    pack,
+    pack_text,
+    substitute_type,
+)
 from elmore.senses.model import space_digest
 from elmore.text.documents import Documents
 from elmore.text.patterns import Phrases
@@ -34,6 +47,8 @@ Span = tuple[int, int]
 # Gives the universal part of speech of each token of sentences.
 Tagger = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
 PLAN = "counts.json"
+# The array of a part, and that of an index that is being made.
+UNPACKED = "substitutes"
 # If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
 LEAST_USES = 64
 _HASHES = 1 << 64
@@ -80,8 +95,10 @@ def part_name(number: int) -> str:
     return f"part-{number:012d}.npz"
 
 
-def write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a part, over an old one."""
+def write_part(path: Path, text: Sequence[bytes], **arrays: NDArray[Any]) -> None:
+    """Write a part with the text of its sentences, over an old one."""
+    arrays["sizes"] = np.array([len(one) for one in text], np.int64)
+    arrays["text"] = np.frombuffer(b"".join(text), np.uint8)
     with atomic_file(path, overwrite=True) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take names for flags
 
@@ -181,11 +198,11 @@ class _Indexer:
                     words.append(mine)
             if spans:
                 chosen.append((sentence, spans))
-                places.append((0, line, document, number))
+                places.append((line, document, number))
         packed = [self._packed(self.space.vectors([]))]  # gives the types if nothing is chosen
         for window in windows(chosen, lambda item: len(item[0])):
             packed.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))
-        uses, vectors = map(np.concatenate, zip(*packed, strict=True))
+        uses, substitutes, vectors = map(np.concatenate, zip(*packed, strict=True))
         uses["sentence"] = np.repeat(np.arange(len(chosen)), [len(spans) for _, spans in chosen])
         uses["position"] = [first for _, spans in chosen for first, _ in spans]
         if self._tagger is not None:
@@ -196,35 +213,38 @@ class _Indexer:
             "".join(t.replace("\n", " ") + "\n" for t in sentence.tokens).encode("utf-8", "replace")
             for sentence, _ in chosen
         ]
-        sentences = np.array(places, self._types["sentences"])
-        sentences["end"] = np.cumsum([len(one) for one in text], dtype=np.int64)
         rows = [(word, document, n) for (word, document), n in counts.items()]
-        arrays = {
-            **{"uses": uses, "vectors": vectors, "words": np.array(words, np.int32)},
-            **{"sentences": sentences, "text": np.frombuffer(b"".join(text), np.uint8)},
-            "count": np.array(rows, self._types["count"]),
-        }
-        write_part(fields["folder"] / part_name(fields["first"]), arrays)
+        write_part(
+            fields["folder"] / part_name(fields["first"]),
+            text,
+            uses=uses,
+            substitutes=substitutes,
+            vectors=vectors,
+            words=np.array(words, np.int32),
+            sentences=np.array(places, self._types["sentences"]),
+            count=np.array(rows, self._types["count"]),
+        )
         return {}
 
-    def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The records of uses and of their vectors, small integers with scales."""
+    def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The records of uses, substitutes and vectors, small integers with scales."""
         uses = np.zeros(len(found), self._types["uses"])
+        substitutes = np.zeros(len(found), substitute_type(self.space.k))
         vectors = np.zeros(len(found), self._types["vectors"])
-        _pack(vectors, "vectors", unit(found.dense()), 127)
+        vectors["vectors"], vectors["vectors_scale"] = _rounded(unit(found.dense()), 127)
         if self.space.k:
-            uses["ids"] = found.ids
-            _pack(uses, "weights", found.weights, 255)
+            substitutes["ids"] = found.ids
+            substitutes["weights"], uses["weights_scale"] = _rounded(found.weights, 255)
             if found.layers is not None:
-                _pack(uses, "layers", found.layers, 127)
-        return uses, vectors
+                uses["layers"], uses["layers_scale"] = _rounded(found.layers, 127)
+        return uses, substitutes, vectors
 
 
-def _pack(records: NDArray[Any], name: str, values: Array, most: int) -> None:
-    """Store each row as integers up to `most`, and the scale that undoes it."""
+def _rounded(values: Array, most: int) -> tuple[Array, Array]:
+    """Each row as integers up to `most`, and the scale that undoes it, (n,)."""
     scale = np.abs(values).max(axis=1, initial=0) / most
     scale = np.where(scale == 0, 1, scale).astype(np.float32)
-    records[name], records[f"{name}_scale"] = np.rint(values / scale[:, None]), scale
+    return np.rint(values / scale[:, None]), scale
 
 
 def _tag_numbers(
@@ -242,31 +262,34 @@ def _tag_numbers(
 
 
 def join_parts(
-    parts: Sequence[Path], folder: Path, kinds: Mapping[str, np.dtype[Any]], n_words: int
+    parts: Sequence[Path], folder: Path, kinds: Mapping[str, np.dtype[Any]], k: int, n_words: int
 ) -> list[int]:
-    """Write the arrays of an index, with the uses sorted by word.
+    """Write the arrays and blocks of an index, with the uses sorted by word.
 
     Args:
         parts: in the order of the text.
         folder: where to write.
         kinds: the types of the arrays; see `array_types`.
+        k: substitutes of each use.
         n_words: how many words are indexed.
 
     Returns:
         how many uses of each word there are.
     """
-    sizes, counts, n_uses = Counter[str](), [], np.zeros(n_words, np.int64)
+    counts, n_uses, n_sentences = [], np.zeros(n_words, np.int64), 0
     for path in parts:
         with np.load(path) as part:
             n_uses += np.bincount(part["words"], minlength=n_words)
             counts.append(part["count"])
-            sizes.update({name: len(part[name]) for name in ("sentences", "text")})
+            n_sentences += len(part["sentences"])
     count, total = _summed(np.concatenate(counts)), int(n_uses.sum())
-    sizes.update(uses=total, vectors=total, count=len(count))
-    out = {n: _reserved(folder / f"{n}.npy", kind, sizes[n]) for n, kind in kinds.items()}
+    sizes = {"sentences": n_sentences, "count": len(count)}
+    # Sorted here first, and compressed then.
+    kinds = {**kinds, **({UNPACKED: substitute_type(k)} if k else {})}
+    out = {n: _reserved(folder / f"{n}.npy", one, sizes.get(n, total)) for n, one in kinds.items()}
     out["count"][:] = count
     free = np.cumsum(n_uses) - n_uses  # the first free row of each word
-    n_sentences = n_bytes = 0
+    n_sentences = 0
     for path in parts:
         with np.load(path) as part:
             order = np.argsort(part["words"], kind="stable")
@@ -275,16 +298,29 @@ def join_parts(
             first = np.searchsorted(words, words)
             rows = free[words] + np.arange(len(words)) - first
             np.add.at(free, words, 1)
-            uses, sentences, text = part["uses"], part["sentences"], part["text"]
+            uses, sentences = part["uses"], part["sentences"]
             uses["sentence"] += n_sentences
-            sentences["end"] += n_bytes
-            out["uses"][rows], out["vectors"][rows] = uses[order], part["vectors"][order]
+            out["uses"][rows] = uses[order]
+            for name in {*out} & {"vectors", UNPACKED}:
+                out[name][rows] = part[name][order]
             out["sentences"][n_sentences : n_sentences + len(sentences)] = sentences
-            out["text"][n_bytes : n_bytes + len(text)] = text
-            n_sentences, n_bytes = n_sentences + len(sentences), n_bytes + len(text)
+            n_sentences += len(sentences)
     for array in out.values():
         array.flush()
+    text, substitutes = (folder / name for name in BLOCKS)
+    pieces = _texts(parts)
+    write_blocks(text, map(pack_text, iter(lambda: list(islice(pieces, BLOCK_SENTENCES)), [])))
+    starts = range(0, total if k else 0, BLOCK_USES)
+    write_blocks(substitutes, (pack(out[UNPACKED][at : at + BLOCK_USES]) for at in starts))
     return [int(n) for n in n_uses]
+
+
+def _texts(parts: Sequence[Path]) -> Iterator[bytes]:
+    """The text of each sentence of parts."""
+    for path in parts:
+        with np.load(path) as part:
+            text, ends = part["text"].tobytes(), np.cumsum([0, *part["sizes"]]).tolist()
+        yield from (text[start:end] for start, end in pairwise(ends))
 
 
 def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]) -> list[Path]:
@@ -298,7 +334,7 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
     Returns:
         the parts, in the order of the text.
     """
-    arrays, ends = base.arrays, base.arrays["sentences"]["end"]
+    arrays = base.arrays
     sentences, starts = base.sentences_of(slice(None)), base.offsets.tolist()
     places = np.stack(
         [arrays["sentences"]["number"][sentences], arrays["uses"]["position"]], axis=1
@@ -316,20 +352,21 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
     rows = rows[np.argsort(sentences[rows], kind="stable")]
     sentences = sentences[rows]
     parts: list[Path] = []
-    for first in range(0, len(ends), _PART_SENTENCES):
+    for first in range(0, len(arrays["sentences"]), _PART_SENTENCES):
         mine = rows[slice(*np.searchsorted(sentences, (first, first + _PART_SENTENCES)))]
         uses = arrays["uses"][mine]
         used, uses["sentence"] = np.unique(uses["sentence"], return_inverse=True)
-        table = arrays["sentences"][used]
-        text = [arrays["text"][ends[s - 1] if s else 0 : ends[s]].tobytes() for s in used]
-        table["end"] = np.cumsum([len(one) for one in text], dtype=np.int64)
-        part = {
-            **{"uses": uses, "vectors": arrays["vectors"][mine], "words": words[mine]},
-            **{"sentences": table, "text": np.frombuffer(b"".join(text), np.uint8)},
-            "count": count[: 0 if first else None],
-        }
         parts.append(folder / part_name(len(parts)))
-        write_part(parts[-1], part)
+        write_part(
+            parts[-1],
+            [base.text(int(number)) for number in used],
+            uses=uses,
+            substitutes=base.substitutes(mine),
+            vectors=arrays["vectors"][mine],
+            words=words[mine],
+            sentences=arrays["sentences"][used],
+            count=count[: 0 if first else None],
+        )
     return parts
 
 
