@@ -34,10 +34,10 @@ from elmore.analysis.wsi import rand_index
 from elmore.base.machine import peak_memory
 from elmore.language_model.sense_vectors import SubstituteSpace, unit
 from elmore.senses import Index, build_index, marked_place
-from elmore.senses.change import pairwise_shift
 from elmore.senses.induction import divide
 from elmore.senses.parts import CANDIDATES
 from elmore.text.reading import read_input
+from elmore.text.statistics import pairwise_shift
 from elmore.text.tokenizer import Sentence
 
 HOMONYMS = Path(__file__).parents[1] / "tests/senses/homonyms.tsv"

@@ -11,37 +11,50 @@ import pytest
 from elmore.base.blocks import Blocks, write_blocks
 from elmore.errors import FormatError
 
-BLOCKS = [b"first", b"", b"third" * 1000]
+ITEMS = ["first", "second", "third" * 1000]
+WHAT = "block {} is not what it should be"
+
+
+def decode(data: bytes, n: int) -> list[str] | None:
+    found = data.decode().split()
+    return found if len(found) == n else None
 
 
 def refuse(reason: str) -> NoReturn:
     raise FormatError(reason)
 
 
-def test_each_block_is_read_alone(tmp_path: Path) -> None:
-    write_blocks(tmp_path / "a.blocks", BLOCKS)
-    blocks = Blocks(tmp_path / "a.blocks", 3, refuse)
-    assert [blocks.read(number, 5000) for number in (2, 0, 1)] == [BLOCKS[2], BLOCKS[0], b""]
-    write_blocks(tmp_path / "none.blocks", [])
-    Blocks(tmp_path / "none.blocks", 0, refuse)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_blocks(tmp_path / "a.blocks", [" ".join(ITEMS[:2]).encode(), ITEMS[2].encode()])
+    return tmp_path / "a.blocks"
 
 
-def test_no_more_is_read_than_asked_for(tmp_path: Path) -> None:
-    write_blocks(tmp_path / "a.blocks", [bytes(1 << 22)])
-    with pytest.raises(FormatError, match=r"a\.blocks, block 0 is cut off or too long"):
-        Blocks(tmp_path / "a.blocks", 1, refuse).read(0, 1 << 20)
+def test_each_block_is_read_alone(path: Path) -> None:
+    blocks = Blocks(path, 3, 2, decode, refuse)
+    assert [blocks.read(1), blocks.read(0)] == [ITEMS[2:], ITEMS[:2]]
+    write_blocks(path, [])
+    Blocks(path, 0, 2, decode, refuse)
 
 
-def test_damage_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.blocks"
-    write_blocks(path, BLOCKS)
+def test_a_block_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.base.blocks._MAX_BYTES", 1000)
+    blocks = Blocks(path, 3, 2, decode, refuse)
+    assert blocks.read(0) == ITEMS[:2]
+    with pytest.raises(FormatError, match=WHAT.format(1)):
+        blocks.read(1)
+
+
+def test_damage_is_refused(path: Path) -> None:
     whole = path.read_bytes()
+    with pytest.raises(FormatError, match=WHAT.format(1)):
+        Blocks(path, 4, 2, decode, refuse).read(1)
     path.write_bytes(b"?" + whole[1:])
     with pytest.raises(FormatError, match="block 0: Error -3"):
-        Blocks(path, 3, refuse).read(0, 100)
+        Blocks(path, 3, 2, decode, refuse).read(0)
     path.write_bytes(whole[:-1] + b"\x7f")
-    with pytest.raises(FormatError, match="block 2 is outside of the file"):
-        Blocks(path, 3, refuse).read(2, 5000)
-    os.truncate(path, 20)
-    with pytest.raises(FormatError, match="fewer than 3 blocks"):
-        Blocks(path, 3, refuse)
+    with pytest.raises(FormatError, match=WHAT.format(1)):
+        Blocks(path, 3, 2, decode, refuse).read(1)
+    os.truncate(path, 15)
+    with pytest.raises(FormatError, match="fewer than 3 items"):
+        Blocks(path, 3, 2, decode, refuse)

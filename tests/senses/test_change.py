@@ -11,7 +11,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index, compare
-from elmore.senses.change import _corrected, divergence, pairwise_shift
+from elmore.text.statistics import corrected_p, divergence, pairwise_shift
 
 SIDES = ["left", "north", "south", "far", "other", "west", "east", "near", "right", "opposite"]
 VERBS = ["lent", "gave", "offered", "paid", "owed", "sent", "brought", "left", "showed", "promised"]
@@ -101,7 +101,7 @@ def test_divergence_and_correction() -> None:
     assert divergence(np.array([0.3, 0.7]), np.array([0.3, 0.7])) == 0
     # Benjamini and Hochberg by hand: 0.01 * 4 / 1, 0.02 * 4 / 2, 0.03 * 4 / 3, 0.5 * 4 / 4.
     np.testing.assert_allclose(
-        _corrected(np.array([0.5, 0.02, 0.01, 0.03])), [0.5, 0.04, 0.04, 0.04]
+        corrected_p(np.array([0.5, 0.02, 0.01, 0.03])), [0.5, 0.04, 0.04, 0.04]
     )
 
 

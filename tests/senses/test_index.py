@@ -95,14 +95,14 @@ def test_packed_substitutes_are_those_of_each_use() -> None:
         some["ids"] = [draws.choice(1 << 16, k, replace=False) for _ in range(n)]
         some["weights"] = draws.integers(256, size=(n, k))
         data, order = pack(some), np.argsort(some["ids"], axis=1)
-        found = unpack(data, n, k)
+        found = unpack(k, data, n)
         assert found is not None
         for name in ("ids", "weights"):
             expected = np.take_along_axis(some[name], order, axis=1)
             np.testing.assert_array_equal(found[name], expected)
-        assert unpack(data[:-1], n, k) is None
-        assert unpack(data, n + 1, k) is None
-    assert unpack(bytes(4 * 256 * 64), 256, 64) is None  # all of one use
+        assert unpack(k, data[:-1], n) is None
+        assert unpack(k, data, n + 1) is None
+    assert unpack(64, bytes(4 * 256 * 64), 256) is None  # all of one use
 
 
 def test_products_of_any_rows_are_those_of_their_vectors(

@@ -24,8 +24,8 @@ from elmore.embedding.results import unit
 from elmore.errors import InputError
 from elmore.language_model.sense_vectors import N_WORDS, Place, SenseVectors, SubstituteSpace
 from elmore.report import Report, Row
-from elmore.senses.change import divergence, mean_distance
 from elmore.senses.induction import divide
+from elmore.text.statistics import divergence, mean_distance
 from elmore.text.tokenizer import Sentence
 
 Floats = NDArray[np.float64]

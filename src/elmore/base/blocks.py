@@ -7,43 +7,64 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Generic, NoReturn, TypeVar
 
 import numpy as np
 
 from elmore.base.atomic import write_error
 
+_T = TypeVar("_T")
+# A block that states more was made to fill the memory.
+_MAX_BYTES = 1 << 28
+# Blocks that are kept in memory.
+_KEPT = 64
 
-class Blocks:
-    """The blocks of a file that may be damaged; the file is mapped, not read.
+
+class Blocks(Generic[_T]):
+    """Items in the blocks of a file that may be damaged. The file is mapped, not read.
 
     Args:
         path: the file.
-        n: how many blocks it has.
-        refuse: called with what is wrong with it.
+        n: how many items it has.
+        size: how many each block has; the last one may have fewer.
+        decode: turns the bytes of a block into so many items; None if they are not.
+        refuse: called with what is wrong with the file.
     """
 
-    def __init__(self, path: Path, n: int, refuse: Callable[[str], NoReturn]) -> None:
-        self._name, self._refuse, table = path.name, refuse, 8 * n
+    def __init__(
+        self,
+        path: Path,
+        n: int,
+        size: int,
+        decode: Callable[[bytes, int], _T | None],
+        refuse: Callable[[str], NoReturn],
+    ) -> None:
+        self._name, self._n, self._size = path.name, n, size
+        self._decode, self._refuse = decode, refuse
         self._raw = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
-        self._size = len(self._raw) - table
-        if self._size < 0:
-            refuse(f"{path.name} has fewer than {n} blocks")
-        self._ends = np.frombuffer(self._raw[self._size :].tobytes(), "<i8")
+        self._end = len(self._raw) - 8 * -(-n // size)
+        if self._end < 0:
+            refuse(f"{path.name} has fewer than {n} items")
+        self._ends = np.frombuffer(self._raw[self._end :].tobytes(), "<i8")
+        # Of each file: a cache of the class would keep the file.
+        self.read = lru_cache(_KEPT)(self._read)
 
-    def read(self, number: int, max_bytes: int) -> bytes:
-        """A block, which must not have more than `max_bytes`."""
+    def _read(self, number: int) -> _T:
+        """The items of a block."""
         start, end = int(self._ends[number - 1]) if number else 0, int(self._ends[number])
-        if not 0 <= start <= end <= self._size:
-            self._refuse(f"{self._name} says that block {number} is outside of the file")
-        inflater = zlib.decompressobj()
-        try:
-            found = inflater.decompress(self._raw[start:end].tobytes(), max_bytes)
-        except zlib.error as error:
-            self._refuse(f"{self._name}, block {number}: {error}")
-        if not inflater.eof:
-            self._refuse(f"{self._name}, block {number} is cut off or too long")
+        found = None
+        if 0 <= start <= end <= self._end:
+            inflater = zlib.decompressobj()
+            try:
+                data = inflater.decompress(self._raw[start:end].tobytes(), _MAX_BYTES)
+            except zlib.error as error:
+                self._refuse(f"{self._name}, block {number}: {error}")
+            if inflater.eof:
+                found = self._decode(data, min(self._size, self._n - number * self._size))
+        if found is None:
+            self._refuse(f"{self._name}: block {number} is not what it should be")
         return found
 
 

@@ -401,7 +401,8 @@ def change(
     """Each INDEX is a folder that `elmore index` wrote: two or more to compare in this order, or
     one with --by.
     """
-    from elmore.senses.change import FUNCTION_WORDS, compare
+    from elmore.senses.change import compare
+    from elmore.text.stop_words import FUNCTION_WORDS
 
     check_report(output, *PICTURES, force=force)
     groups = [replace(documents, index=path).open() for path in indexes]

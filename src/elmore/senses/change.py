@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +15,12 @@ from elmore.language_model.sense_vectors import Array, SenseVectors, unit
 from elmore.report import Report, Reported, Row, Value
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Rows, Use
+from elmore.text.statistics import ROUNDING, corrected_p, divergence, pairwise_shift
+from elmore.text.stop_words import FUNCTION_WORDS
 
 Shares = NDArray[np.float64]
 # What words can be ranked by.
 SORTS = ("pairwise", "prototype", "divergence")
-# They have many uses, none of which is what a study of meanings looks for.
-FUNCTION_WORDS = frozenset(
-    """a about above after again against all also although am among an and another any are as at be
-    because been before being below between both but by can cannot could did do does doing done down
-    during each either else ever every few for from further had has have having he her here hers
-    herself him himself his how however i if in into is it its itself just least less may me might
-    mine more most much must my myself neither never no none nor not now of off often on once one
-    only onto or other others ought our ours ourselves out over own per quite rather same shall she
-    should since so some such than that the their theirs them themselves then there therefore these
-    they this those though through thus till to too toward towards under unless until up upon us
-    very was we were what whatever when where whether which while who whom whose why will with
-    within without would yet you your yours yourself yourselves n't 's 'd 'll 'm 're 've""".split()
-)
-# Resamples of the confidence interval.
-_RESAMPLES = 500
-# Distances that float32 cannot tell apart.
-_ROUNDING = 1e-6
 
 
 def _nothing() -> Shares:
@@ -254,14 +239,14 @@ def compare(
             shift = pairwise_shift(vectors[0], vectors[1], permutations, seed)
             means = [unit(one.mean(axis=0)) for one in vectors]
             prototype = float(1 - means[0] @ means[1])
-            prototype = 0.0 if prototype < _ROUNDING else prototype
+            prototype = 0.0 if prototype < ROUNDING else prototype
             uses = np.array([*map(len, rows)], np.int64)
             found.append(WordChange(word, uses, **shift._asdict(), q=1.0, prototype=prototype))
         elif words is not None:
             rare.append(word)
     if not found:
         raise InputError(f"no word has {min_uses} uses in both indexes; lower min_uses")
-    corrected = _corrected(np.array([one.p for one in found]))
+    corrected = corrected_p(np.array([one.p for one in found]))
     found = [replace(one, q=float(q)) for one, q in zip(found, corrected, strict=True)]
     n_changed, n_compared = sum(one.q < 0.05 for one in found), len(found)
     joined = JoinedIndex(corpora, labels or [one.label for one in corpora])
@@ -424,56 +409,3 @@ def _frequency(index: Index, word: str) -> int:
         return int(index.frequency(word).sum())
     except InputError:  # another corpus has it
         return 0
-
-
-class Shift(NamedTuple):
-    """How far two sets of vectors are from each other; see `WordChange`."""
-
-    pairwise: float
-    low: float
-    high: float
-    p: float
-
-
-def mean_distance(old: Array, new: Array) -> float:
-    """The mean cosine distance between a unit vector of one set and one of the other."""
-    # The mean product of all pairs is the product of the means.
-    return float(1 - old.mean(axis=0) @ new.mean(axis=0))
-
-
-def pairwise_shift(old: Array, new: Array, permutations: int, seed: int) -> Shift:
-    """Compare unit vectors of two corpora: a permutation test and a confidence interval."""
-    distance, draws = mean_distance(old, new), np.random.default_rng(seed)
-    both = np.concatenate([old, new])
-    chosen = np.zeros((permutations, len(both)), np.float32)
-    for row in chosen:
-        row[draws.permutation(len(both))[: len(old)]] = 1
-    sums = chosen @ both
-    random = 1 - np.einsum("nd,nd->n", sums, both.sum(axis=0) - sums) / (len(old) * len(new))
-    p = float((1 + (random >= distance - _ROUNDING).sum()) / (1 + permutations))
-    means = [
-        draws.multinomial(len(one), np.full(len(one), 1 / len(one)), _RESAMPLES) @ one / len(one)
-        for one in (old, new)
-    ]
-    low, high = np.quantile(1 - np.einsum("nd,nd->n", *means), [0.025, 0.975])
-    return Shift(distance, float(low), float(high), p)
-
-
-def divergence(one: Shares, two: Shares) -> float:
-    """The Jensen-Shannon divergence of two distributions, in bits."""
-    mean = (one + two) / 2
-
-    def information(shares: Shares) -> float:
-        some = shares > 0
-        return float((shares[some] * np.log2(shares[some] / mean[some])).sum())
-
-    return max(0.0, (information(one) + information(two)) / 2)
-
-
-def _corrected(p: Shares) -> Shares:
-    """Benjamini and Hochberg's correction: the share of false alarms among all as small, (n,)."""
-    order = np.argsort(p)
-    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
-    result = np.empty(len(p))
-    result[order] = np.minimum.accumulate(scaled[::-1])[::-1].clip(max=1)
-    return result

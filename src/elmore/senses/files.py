@@ -27,7 +27,8 @@ import gzip
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -54,9 +55,6 @@ NAMES = (*(f"{name}.npy" for name in ARRAYS), *BLOCKS, *_JSON)
 # Uses of a block, whose numbers must fit into a byte, and sentences of one. A search over all words
 # reads a block for each of the uses that it ranks, which takes 0.3 ms.
 BLOCK_USES, BLOCK_SENTENCES = 256, 128
-# Blocks that are kept in memory: 50 KB each with 64 substitutes.
-_KEPT_BLOCKS = 64
-_TEXT_BYTES = 1 << 28
 # Universal parts of speech, by their numbers in the records of uses.
 TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN"),
@@ -150,7 +148,7 @@ def pack(substitutes: NDArray[Any]) -> bytes:
     return planes.tobytes()
 
 
-def unpack(data: bytes, n: int, k: int) -> NDArray[Any] | None:
+def unpack(k: int, data: bytes, n: int) -> NDArray[Any] | None:
     """What `pack` packed, each use's substitutes by id; None if it is not from n uses."""
     planes = np.frombuffer(data, np.uint8)
     if len(planes) != 4 * n * k:
@@ -170,6 +168,15 @@ def unpack(data: bytes, n: int, k: int) -> NDArray[Any] | None:
 def pack_text(sentences: Sequence[bytes]) -> bytes:
     """The text of sentences, after their sizes."""
     return np.array([*map(len, sentences)], "<i4").tobytes() + b"".join(sentences)
+
+
+def unpack_text(data: bytes, n: int) -> list[bytes] | None:
+    """The text of each of n sentences; None if it is not that."""
+    sizes = np.frombuffer(data[: 4 * n], "<i4") if len(data) >= 4 * n else np.array([-1])
+    ends = 4 * n + np.cumsum(sizes, dtype=np.int64)
+    if sizes.min() < 0 or ends[-1] != len(data):
+        return None
+    return [data[start:end] for start, end in pairwise((4 * n, *ends))]
 
 
 class IndexFiles:
@@ -198,17 +205,19 @@ class IndexFiles:
         if not (fit and self.documents.consistent):
             self.refuse("its arrays do not fit together")
         self.offsets: Rows = np.cumsum([0, *n_uses])
-        self._k = self.manifest["model"]["k"]
-        n_sentences = len(self.arrays["sentences"])
-        self._text = self._blocks(_TEXT, -(-n_sentences // BLOCK_SENTENCES))
-        self._packed = self._blocks(_SUBSTITUTES, -(-sum(n_uses) // BLOCK_USES) if self._k else 0)
-        # Per index: a cache of the class would keep the index.
-        self._sentences = lru_cache(_KEPT_BLOCKS)(self._read_text)
-        self._unpacked = lru_cache(_KEPT_BLOCKS)(self._read_substitutes)
-
-    def _blocks(self, file: str, n: int) -> Blocks:
-        self._listed.open(file).close()
-        return Blocks(self.path / file, n, self.refuse)
+        self._k = k = self.manifest["model"]["k"]
+        for file in BLOCKS:
+            self._listed.open(file).close()
+        self._text = Blocks(
+            path / _TEXT, len(self.arrays["sentences"]), BLOCK_SENTENCES, unpack_text, self.refuse
+        )
+        self._substitutes = Blocks(
+            path / _SUBSTITUTES,
+            sum(n_uses) if k else 0,
+            BLOCK_USES,
+            partial(unpack, k),
+            self.refuse,
+        )
 
     def _mapped(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
         """Map the array of a known type."""
@@ -258,33 +267,16 @@ class IndexFiles:
         order = np.argsort(blocks, kind="stable")
         firsts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for here in np.split(order, firsts[1:]) if len(order) else ():
-            found[here] = self._unpacked(int(blocks[here[0]]))[inside[here]]
-        return found
-
-    def _read_substitutes(self, block: int) -> NDArray[Any]:
-        n = min(BLOCK_USES, int(self.offsets[-1]) - block * BLOCK_USES)
-        data = self._packed.read(block, 4 * n * self._k)
-        found = unpack(data, n, self._k)
-        if found is None:
-            self.refuse(f"{_SUBSTITUTES}, block {block} is not one of {n} uses")
+            found[here] = self._substitutes.read(int(blocks[here[0]]))[inside[here]]
         return found
 
     def text(self, sentence: int) -> bytes:
         """The tokens of a sentence, each ended by a newline."""
-        return self._sentences(sentence // BLOCK_SENTENCES)[sentence % BLOCK_SENTENCES]
+        return self._text.read(sentence // BLOCK_SENTENCES)[sentence % BLOCK_SENTENCES]
 
     def tokens(self, sentence: int) -> list[str]:
         """The tokens of a sentence."""
         return self.text(sentence).decode("utf-8", "replace").split("\n")[:-1]
-
-    def _read_text(self, block: int) -> list[bytes]:
-        n = min(BLOCK_SENTENCES, len(self.arrays["sentences"]) - block * BLOCK_SENTENCES)
-        data = self._text.read(block, _TEXT_BYTES)
-        sizes = np.frombuffer(data[: 4 * n], "<i4") if len(data) >= 4 * n else np.array([-1])
-        ends = 4 * n + np.cumsum(sizes, dtype=np.int64)
-        if sizes.min() < 0 or ends[-1] != len(data):
-            self.refuse(f"{_TEXT}, block {block} is not one of {n} sentences")
-        return [data[start:end] for start, end in zip((4 * n, *ends), ends, strict=False)]
 
     def sentences_of(self, rows: Rows | slice) -> Rows:
         """The number of the sentence of each use, (n,)."""

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from elmore.base.messages import shown
 from elmore.embedding.results import unit
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
-from elmore.senses.change import FUNCTION_WORDS
 from elmore.senses.corrections import corrections_file
 from elmore.senses.counting import collocates
 from elmore.senses.find import read_place
@@ -25,6 +24,7 @@ from elmore.senses.index import Index, Rows, Use
 from elmore.serve.bodies import JSON, ServiceError, encode_json, json_response
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
 from elmore.serve.settings import Settings
+from elmore.text.stop_words import FUNCTION_WORDS
 
 # Words that the page offers; all others can be asked for.
 _MAX_WORDS = 2000
