@@ -9,10 +9,11 @@ import pytest
 
 from elmore import Elmo
 from elmore.analysis.wsi import rand_index
+from elmore.embedding.clustering import average_linkage, cut_linkage
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import SenseVectors, unit
 from elmore.senses import Index, build_index, induce, marked_place
-from elmore.senses.induction import _cut, _merges, divide, sense_names
+from elmore.senses.induction import divide, sense_names
 
 
 def clouds(*sizes: int, spread: float = 0.06, seed: int = 0) -> np.ndarray:
@@ -69,10 +70,10 @@ def test_average_linkage_against_scipy() -> None:
     points = clouds(9, 8, 7, spread=0.5)
     distances = 1 - points @ points.T
     tree = linkage(squareform(distances, checks=False), "average")
-    merges, heights = _merges(distances)
+    merges, heights = average_linkage(distances)
     np.testing.assert_allclose(heights, tree[:, 2], rtol=1e-4)
     for k in (1, 2, 5, 11, 24):
-        assert rand_index(_cut(merges, k), fcluster(tree, k, "maxclust") - 1) == 1
+        assert rand_index(cut_linkage(merges, k), fcluster(tree, k, "maxclust") - 1) == 1
 
 
 def test_induce_takes_tokens_and_marked_sentences() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore.base.messages import printable, shown
+from elmore.embedding.clustering import Groups
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, Place, marked_place, unit
 from elmore.report import PICTURES, TABLES, Report, Reported, Row
@@ -20,7 +20,6 @@ from elmore.senses.induction import divide, like_examples, sense_names
 from elmore.text.tokenizer import Sentence
 from elmore.text.word_vectors import write_word_vectors
 
-Groups = NDArray[np.int64]
 # Uses of a sense that new ones are compared with, the most typical first.
 _MIDDLE = 200
 
@@ -279,15 +278,6 @@ def describe(
         )
     stability = float(certain.mean())
     return WordSenses(word, tuple(senses), groups, centres, stability, index, own)
-
-
-def principal_axes(vectors: Array) -> Array:
-    """Vectors (n, dim) on the two axes along which they differ most, for a map, (n, 2)."""
-    centred = (vectors - vectors.mean(axis=0)).astype(np.float64)
-    points = centred @ np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
-    # An axis has no sign of its own; a fixed one keeps the map from flipping.
-    largest = points[np.abs(points).argmax(axis=0), range(points.shape[1])]
-    return np.asarray(points * np.where(largest < 0, -1, 1))
 
 
 def _different(index: Index, rows: Rows, n: int) -> tuple[Use, ...]:

@@ -20,6 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.optional import require
+from elmore.embedding.clustering import (
+    Groups,
+    average_linkage,
+    by_size,
+    cut_linkage,
+    leading_axes,
+)
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import (
     Array,
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
 
-Groups = NDArray[np.int64]
 # Substitutes of a use: 100, 200 and 300 gave AVG 38.5, 39.1 and 40.8 on SemEval-2010.
 _N_WORDS = 300
 _ROUNDS, _HIDDEN, _AXES, _GROUPS = 40, 0.5, 20, 7
@@ -181,12 +187,12 @@ def divide(found: SenseVectors, n_senses: int | None = None, seed: int = 0) -> A
     else:  # a model without a softmax
         table = unit(found.dense()[chosen])
     together = _together(table, wanted, draws)
-    merges, heights = _merges(1 - together)
+    merges, heights = average_linkage(1 - together)
     left = int((heights > _APART).sum()) + 1 if wanted is None else wanted
-    groups = _cut(merges, left)
+    groups = cut_linkage(merges, left)
     if wanted is None:
         groups = _without_exceptions(table, groups)
-    groups = _by_size(groups)
+    groups = by_size(groups)
     member = np.eye(int(groups.max()) + 1, dtype=np.float32)[groups]
     result = np.empty((n, member.shape[1]), np.float32)
     if n == len(chosen):
@@ -226,8 +232,10 @@ def _together(table: Array, n_groups: int | None, draws: np.random.Generator) ->
     together = np.zeros((n, n), np.float32)
     for _ in range(_ROUNDS):
         hidden = draws.random(table.shape[1]) < _HIDDEN
-        axes = _leading(unit(table[:, ~hidden]), draws)
-        groups = _cut(_merges(1 - axes @ axes.T)[0], min(n, max(_GROUPS, n_groups or 0)))
+        axes = leading_axes(unit(table[:, ~hidden]), _AXES, draws)
+        groups = cut_linkage(
+            average_linkage(1 - axes @ axes.T)[0], min(n, max(_GROUPS, n_groups or 0))
+        )
         groups = _join_alike(unit(table[:, hidden]), groups, join, n_groups)
         together += groups[:, None] == groups
     return together / np.float32(_ROUNDS)
@@ -261,61 +269,6 @@ def _join_alike(hidden: Array, groups: Groups, join: float, n_groups: int | None
     return groups
 
 
-def _leading(vectors: Array, draws: np.random.Generator) -> Array:
-    """Vectors on their leading axes, of length 1 again, (n, up to 20); by subspace iteration."""
-    n_axes = min(_AXES, *vectors.shape)
-    basis = draws.standard_normal((len(vectors), min(n_axes + 10, len(vectors))), np.float32)
-    for _ in range(4):
-        basis = np.linalg.qr(vectors @ (vectors.T @ basis))[0]
-    left, lengths, _ = np.linalg.svd(basis.T @ vectors, full_matrices=False)
-    return unit(np.asarray(basis @ (left[:, :n_axes] * lengths[:n_axes]), np.float32))
-
-
-def _merges(distances: Array) -> tuple[Groups, Array]:
-    """Average linkage by chains of nearest neighbours, the nearest groups first.
-
-    Returns:
-        (group, group it joins), (n - 1, 2), and their distances, (n - 1,).
-    """
-    distances = distances.copy()
-    np.fill_diagonal(distances, np.inf)
-    sizes, alive = np.ones(len(distances), np.float32), np.ones(len(distances), bool)
-    merges: list[tuple[int, int]] = []
-    heights: list[float] = []
-    chain: list[int] = []
-    while len(merges) < len(distances) - 1:
-        if not chain:
-            chain.append(int(alive.argmax()))
-        one = chain[-1]
-        two = int(distances[one].argmin())
-        if len(chain) > 1 and distances[one, chain[-2]] <= distances[one, two]:
-            two = chain[-2]
-        if len(chain) < 2 or two != chain[-2]:
-            chain.append(two)
-            continue
-        del chain[-2:]
-        merges.append((one, two))
-        heights.append(float(distances[one, two]))
-        both = sizes[one] + sizes[two]
-        mean = (sizes[one] * distances[one] + sizes[two] * distances[two]) / both
-        mean[two], sizes[two], alive[one] = np.inf, both, False
-        distances[two], distances[:, two] = mean, mean
-        distances[one], distances[:, one] = np.inf, np.inf
-    order = np.argsort(np.array(heights), kind="stable")
-    joined = np.array(merges, np.int64).reshape(-1, 2)
-    return joined[order], np.array(heights, np.float32)[order]
-
-
-def _cut(merges: Groups, n_groups: int) -> Groups:
-    """The groups when so many are left, (n,)."""
-    joins = np.arange(len(merges) + 1)
-    done = merges[: len(joins) - n_groups]
-    joins[done[:, 0]] = done[:, 1]  # a group joins another one only once
-    while not np.array_equal(joins, joins[joins]):
-        joins = joins[joins]
-    return np.unique(joins, return_inverse=True)[1]
-
-
 def _without_exceptions(table: Array, groups: Groups) -> Groups:
     """Groups of very few uses join the most similar group."""
     least = max(_LEAST_USES, int(_LEAST_SHARE * len(groups)))
@@ -326,11 +279,6 @@ def _without_exceptions(table: Array, groups: Groups) -> Groups:
     groups = groups.copy()
     groups[small] = large[(table[small] @ centres.T).argmax(axis=1)]
     return np.unique(groups, return_inverse=True)[1]
-
-
-def _by_size(groups: Groups) -> Groups:
-    """The same groups, numbered by falling size."""
-    return np.argsort(np.argsort(-np.bincount(groups), kind="stable"))[groups]
 
 
 def sense_names(found: SenseVectors, groups: Groups, own: Collection[str]) -> list[tuple[str, ...]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elmore.embedding.clustering import principal_axes
 from elmore.report import check_picture, save_figure
-from elmore.senses.groups import principal_axes
 
 if TYPE_CHECKING:
     from elmore.senses.change import Changes

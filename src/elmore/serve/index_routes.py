@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from starlette.responses import Response
 
 from elmore.base.messages import shown
+from elmore.embedding.clustering import principal_axes
 from elmore.embedding.results import unit
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.senses.corrections import corrections_file
 from elmore.senses.counting import collocates
 from elmore.senses.find import read_place
-from elmore.senses.groups import principal_axes
 from elmore.senses.index import Index, Rows, Use
 from elmore.serve.bodies import JSON, ServiceError, encode_json, json_response
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
