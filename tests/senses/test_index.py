@@ -17,7 +17,7 @@ from elmore import Elmo
 from elmore.base.atomic import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
-from elmore.senses.files import IndexFiles, pack, substitute_type, unpack
+from elmore.senses.files import IndexFiles
 from elmore.senses.parts import draw
 from elmore.text.tokenizer import Sentence
 
@@ -86,23 +86,6 @@ def test_vectors_are_those_of_the_model(
     assert stored.words(0, 1) == [
         (expected.words(0, 1)[0][0], pytest.approx(stored.weights[0].max()))
     ]
-
-
-def test_packed_substitutes_are_those_of_each_use() -> None:
-    draws = np.random.default_rng(0)
-    for n, k in ((1, 1), (3, 5), (256, 64)):
-        some = np.zeros(n, substitute_type(k))
-        some["ids"] = [draws.choice(1 << 16, k, replace=False) for _ in range(n)]
-        some["weights"] = draws.integers(256, size=(n, k))
-        data, order = pack(some), np.argsort(some["ids"], axis=1)
-        found = unpack(k, data, n)
-        assert found is not None
-        for name in ("ids", "weights"):
-            expected = np.take_along_axis(some[name], order, axis=1)
-            np.testing.assert_array_equal(found[name], expected)
-        assert unpack(k, data[:-1], n) is None
-        assert unpack(k, data, n + 1) is None
-    assert unpack(64, bytes(4 * 256 * 64), 256) is None  # all of one use
 
 
 def test_products_of_any_rows_are_those_of_their_vectors(

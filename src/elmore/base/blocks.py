@@ -1,6 +1,6 @@
-"""A file of compressed blocks, each of which can be read alone.
+"""Files that are mapped: compressed blocks, and arrays to be filled in any order.
 
-The blocks follow each other; where each of them ends is at the end of the file, 8 bytes each.
+Each block can be read alone. Where each of them ends is at the end of the file, 8 bytes each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 _MAX_BYTES = 1 << 28
 # Blocks that are kept in memory.
 _KEPT = 64
+# Bytes that are written at once.
+_AT_ONCE = 1 << 20
 
 
 class Blocks(Generic[_T]):
@@ -78,3 +80,19 @@ def write_blocks(path: Path, blocks: Iterable[bytes]) -> None:
             stream.write(np.array(ends[1:], "<i8").tobytes())
     except OSError as error:
         raise write_error(error, path) from None
+
+
+def reserved_array(path: Path, kind: np.dtype[Any], n: int) -> np.memmap[Any, Any]:
+    """A new array file, mapped for writing, whose bytes are all on the disk already.
+
+    Writing to a mapped file that the disk has no space for ends the process without a message.
+    """
+    try:
+        found = np.lib.format.open_memmap(path, "w+", kind, (n,), version=(1, 0))
+        with path.open("rb+") as stream:
+            stream.seek(found.offset)
+            for left in range(found.nbytes, 0, -_AT_ONCE):
+                stream.write(bytes(min(left, _AT_ONCE)))
+    except OSError as error:
+        raise write_error(error, path) from None
+    return found

@@ -2,7 +2,7 @@
 
 uses.npy            a record per use, those of a word together: its sentence and position; if asked
                     for, its part of speech, and its layers as int8 times a scale
-substitutes.blocks  its likeliest substitutes, weights as uint8 times a scale (see `pack`)
+substitutes.blocks  its likeliest substitutes, weights as uint8 times a scale (see `pack_pairs`)
 vectors.npy         its dense vector, int8 times a scale
 sentences.npy       a record per sentence: line, document, number in the corpus
 text.blocks         the sentences: their sizes; then their tokens, each ended by a newline
@@ -28,7 +28,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -41,6 +40,7 @@ from elmore.base.blocks import Blocks
 from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat, ListedFiles, check_size, file_entries
 from elmore.base.messages import shown
+from elmore.base.packing import pair_type, unpack_pairs, unpack_texts
 from elmore.errors import FormatError
 from elmore.text.documents import Documents
 
@@ -126,59 +126,6 @@ def array_types(manifest: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
     return dict(zip(ARRAYS, map(np.dtype, (use, vector, sentence, count)), strict=True))
 
 
-def substitute_type(k: int) -> np.dtype[Any]:
-    """The type of a use's substitutes before they are packed."""
-    return np.dtype([("ids", "<u2", (k,)), ("weights", "|u1", (k,))])
-
-
-def pack(substitutes: NDArray[Any]) -> bytes:
-    """The substitutes of up to 256 uses as bytes that compress well, (n,) of `substitute_type`.
-
-    Uses of a word share substitutes. So they are sorted by id, then by use, and what remains is
-    four bytes each: two for the difference to the id before, two for the difference to the use
-    before and the weight. The first bytes of all come first, then the second ones, and so on.
-    """
-    ids, uses = substitutes["ids"].astype(np.uint32), np.arange(len(substitutes), dtype=np.uint32)
-    keys = np.sort((ids << 16 | uses[:, None] << 8 | substitutes["weights"]).ravel())
-    planes = keys.astype("<u4").view(np.uint8).reshape(-1, 4).T.copy()
-    planes[1, 1:] -= planes[1, :-1].copy()
-    planes[2:] = (
-        np.diff(keys >> 16, prepend=np.uint32(0)).astype("<u2").view(np.uint8).reshape(-1, 2).T
-    )
-    return planes.tobytes()
-
-
-def unpack(k: int, data: bytes, n: int) -> NDArray[Any] | None:
-    """What `pack` packed, each use's substitutes by id; None if it is not from n uses."""
-    planes = np.frombuffer(data, np.uint8)
-    if len(planes) != 4 * n * k:
-        return None
-    planes = planes.reshape(4, -1)
-    uses = np.cumsum(planes[1], dtype=np.uint8)
-    order = np.argsort(uses, kind="stable")
-    if (uses[order] != np.repeat(np.arange(n), k)).any():
-        return None
-    result = np.empty(n, substitute_type(k))
-    steps = planes[2] + 256 * planes[3].astype(np.uint16)
-    result["ids"] = np.cumsum(steps, dtype=np.uint16)[order].reshape(n, k)
-    result["weights"] = planes[0][order].reshape(n, k)
-    return result
-
-
-def pack_text(sentences: Sequence[bytes]) -> bytes:
-    """The text of sentences, after their sizes."""
-    return np.array([*map(len, sentences)], "<i4").tobytes() + b"".join(sentences)
-
-
-def unpack_text(data: bytes, n: int) -> list[bytes] | None:
-    """The text of each of n sentences; None if it is not that."""
-    sizes = np.frombuffer(data[: 4 * n], "<i4") if len(data) >= 4 * n else np.array([-1])
-    ends = 4 * n + np.cumsum(sizes, dtype=np.int64)
-    if sizes.min() < 0 or ends[-1] != len(data):
-        return None
-    return [data[start:end] for start, end in pairwise((4 * n, *ends))]
-
-
 class IndexFiles:
     """The files of an index. Arrays are mapped, not read.
 
@@ -209,13 +156,13 @@ class IndexFiles:
         for file in BLOCKS:
             self._listed.open(file).close()
         self._text = Blocks(
-            path / _TEXT, len(self.arrays["sentences"]), BLOCK_SENTENCES, unpack_text, self.refuse
+            path / _TEXT, len(self.arrays["sentences"]), BLOCK_SENTENCES, unpack_texts, self.refuse
         )
         self._substitutes = Blocks(
             path / _SUBSTITUTES,
             sum(n_uses) if k else 0,
             BLOCK_USES,
-            partial(unpack, k),
+            partial(unpack_pairs, k),
             self.refuse,
         )
 
@@ -261,8 +208,8 @@ class IndexFiles:
         return table, np.searchsorted(table["word"], np.arange(len(self.words) + 1))
 
     def substitutes(self, rows: Rows) -> NDArray[Any]:
-        """The substitutes of uses, (n,) of `substitute_type`; each use has its own by id."""
-        found = np.empty(len(rows), substitute_type(self._k))
+        """The substitutes of uses, (n,) of `pair_type`; each use has its own by id."""
+        found = np.empty(len(rows), pair_type(self._k))
         blocks, inside = np.divmod(rows, BLOCK_USES)
         order = np.argsort(blocks, kind="stable")
         firsts = np.flatnonzero(np.diff(blocks[order], prepend=-1))

@@ -44,7 +44,6 @@ from elmore.senses.parts import (
     CANDIDATES,
     LEAST_USES,
     PLAN,
-    UNPACKED,
     Plan,
     Tagger,
     divide,
@@ -57,8 +56,7 @@ from elmore.text.documents import Documents, corpus_files, read_documents
 from elmore.text.patterns import expand
 from elmore.text.reading import Counts
 
-_UNPACKED = f"{UNPACKED}.npy"
-_FILES = re.compile(r"part-\d+\.npz|" + "|".join(map(re.escape, (*NAMES, PLAN, _UNPACKED))))
+_FILES = re.compile(r"part-\w+\.np[yz]|" + "|".join(map(re.escape, (*NAMES, PLAN))))
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "start"),
@@ -347,7 +345,7 @@ class _Builder:
 
     def _clean(self) -> None:
         """Remove what is not part of a finished index."""
-        for path in (*self.path.glob("part-*.npz"), self.path / PLAN, self.path / _UNPACKED):
+        for path in (*self.path.glob("part-*"), self.path / PLAN):
             path.unlink(missing_ok=True)
         self.folder.finish()
 

@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file, write_error
-from elmore.base.blocks import write_blocks
+from elmore.base.atomic import atomic_file
+from elmore.base.blocks import reserved_array, write_blocks
+from elmore.base.packing import pack_pairs, pack_texts, pair_type
 from elmore.base.pool import Worker
 from elmore.bulk.job import Job, ShardEmbedder
 from elmore.embedding.stream import windows
@@ -32,9 +33,6 @@ from elmore.senses.files import (
     TAGS,
     IndexFiles,
     array_types,
-    pack,
-    pack_text,
-    substitute_type,
 )
 from elmore.senses.model import space_digest
 from elmore.text.documents import Documents
@@ -47,13 +45,9 @@ Span = tuple[int, int]
 # Gives the universal part of speech of each token of sentences.
 Tagger = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
 PLAN = "counts.json"
-# The array of a part, and that of an index that is being made.
-UNPACKED = "substitutes"
 # If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
 LEAST_USES = 64
 _HASHES = 1 << 64
-# Bytes that are written at once.
-_BLOCK = 1 << 20
 # Sentences of an index that become one part.
 _PART_SENTENCES = 4096
 # Substitutes are chosen among so many frequent words. The softmax of all 50,000 words of `english`
@@ -229,7 +223,7 @@ class _Indexer:
     def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """The records of uses, substitutes and vectors, small integers with scales."""
         uses = np.zeros(len(found), self._types["uses"])
-        substitutes = np.zeros(len(found), substitute_type(self.space.k))
+        substitutes = np.zeros(len(found), pair_type(self.space.k))
         vectors = np.zeros(len(found), self._types["vectors"])
         vectors["vectors"], vectors["vectors_scale"] = _rounded(unit(found.dense()), 127)
         if self.space.k:
@@ -284,9 +278,11 @@ def join_parts(
             n_sentences += len(part["sentences"])
     count, total = _summed(np.concatenate(counts)), int(n_uses.sum())
     sizes = {"sentences": n_sentences, "count": len(count)}
-    # Sorted here first, and compressed then.
-    kinds = {**kinds, **({UNPACKED: substitute_type(k)} if k else {})}
-    out = {n: _reserved(folder / f"{n}.npy", one, sizes.get(n, total)) for n, one in kinds.items()}
+    out = {
+        n: reserved_array(folder / f"{n}.npy", one, sizes.get(n, total)) for n, one in kinds.items()
+    }
+    if k:  # sorted first, and compressed then
+        out["substitutes"] = reserved_array(folder / "part-substitutes.npy", pair_type(k), total)
     out["count"][:] = count
     free = np.cumsum(n_uses) - n_uses  # the first free row of each word
     n_sentences = 0
@@ -301,17 +297,17 @@ def join_parts(
             uses, sentences = part["uses"], part["sentences"]
             uses["sentence"] += n_sentences
             out["uses"][rows] = uses[order]
-            for name in {*out} & {"vectors", UNPACKED}:
+            for name in {*out} & {"vectors", "substitutes"}:
                 out[name][rows] = part[name][order]
             out["sentences"][n_sentences : n_sentences + len(sentences)] = sentences
             n_sentences += len(sentences)
     for array in out.values():
         array.flush()
+    pieces, starts = _texts(parts), range(0, total if k else 0, BLOCK_USES)
     text, substitutes = (folder / name for name in BLOCKS)
-    pieces = _texts(parts)
-    write_blocks(text, map(pack_text, iter(lambda: list(islice(pieces, BLOCK_SENTENCES)), [])))
-    starts = range(0, total if k else 0, BLOCK_USES)
-    write_blocks(substitutes, (pack(out[UNPACKED][at : at + BLOCK_USES]) for at in starts))
+    write_blocks(text, map(pack_texts, iter(lambda: list(islice(pieces, BLOCK_SENTENCES)), [])))
+    rows = (out["substitutes"][at : at + BLOCK_USES] for at in starts)
+    write_blocks(substitutes, map(pack_pairs, rows))
     return [int(n) for n in n_uses]
 
 
@@ -376,20 +372,4 @@ def _summed(counts: NDArray[Any]) -> NDArray[Any]:
     found = np.zeros(len(places), counts.dtype)
     found["word"], found["document"] = places["word"], places["document"]
     np.add.at(found["n"], rows, counts["n"])
-    return found
-
-
-def _reserved(path: Path, kind: np.dtype[Any], n: int) -> np.memmap[Any, Any]:
-    """A new array file, mapped for writing, whose bytes are all on the disk already.
-
-    Writing to a mapped file that the disk has no space for ends the process without a message.
-    """
-    try:
-        found = np.lib.format.open_memmap(path, "w+", kind, (n,), version=(1, 0))
-        with path.open("rb+") as stream:
-            stream.seek(found.offset)
-            for left in range(found.nbytes, 0, -_BLOCK):
-                stream.write(bytes(min(left, _BLOCK)))
-    except OSError as error:
-        raise write_error(error, path) from None
     return found
