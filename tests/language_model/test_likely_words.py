@@ -53,7 +53,7 @@ def test_likely_words_against_float64(both_models: tuple[Elmo, Slow]) -> None:
 def test_many_places_at_once_are_those_one_by_one(
     lm: Elmo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(likely_words, "_PLACES", 3)
+    monkeypatch.setattr(likely_words, "_POSITIONS", 3)
     places = [(Sentence(tuple(TEXT[k : k + 2 + k % 5])), k % 2) for k in range(11)]
     together = substitutes_at(lm, places, 4, batch_tokens=20)
     for (sentence, position), found in zip(places, together, strict=True):

@@ -63,9 +63,9 @@ def test_blocks_do_not_matter(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None
         (lambda e: score(e, [["a", 1]], tokenized=True), "type int"),
         (lambda e: next_words(e, ["a", None]), "type NoneType"),
         (lambda e: next_words(e, ["a"], 0), "k=0"),
-        (lambda e: substitutes(e, ["a"], 1), r"position=1 but the sentence has places 0\.\.0"),
+        (lambda e: substitutes(e, ["a"], 1), r"position=1 but the sentence has positions 0\.\.0"),
         (lambda e: substitutes(e, ["a"], -1), "position=-1"),
-        (lambda e: substitutes(e, [], 0), "no place"),
+        (lambda e: substitutes(e, [], 0), "no token"),
         (lambda e: perplexity_stream(e, ["a"], batch_size=0), "batch_size=0"),
     ],
 )

@@ -121,7 +121,7 @@ def test_the_dense_form_is_a_weighted_sum_of_softmax_rows(lm: Elmo) -> None:
 
 
 def test_bad_calls_say_what_to_do(lm: Elmo, tiny_elmo: Elmo) -> None:
-    with pytest.raises(ConfigError, match=r"position=6 .* places 0\.\.5"):
+    with pytest.raises(ConfigError, match=r"position=6 .* positions 0\.\.5"):
         sense_vectors(lm, [(SENTENCE, 6)])
     with pytest.raises(ConfigError, match="k=0"):
         sense_vectors(lm, [(SENTENCE, 0)], k=0)

@@ -1,4 +1,4 @@
-"""Words that a model finds likely at a place in a sentence."""
+"""Words that a model finds likely at a position in a sentence."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from elmore.text.tokenizer import Sentence
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
 
-# Places whose sentences are computed together.
-_PLACES = 512
+# Positions whose sentences are computed together.
+_POSITIONS = 512
 # "the bank and __" and "__ and the bank" ask for words of the same kind as the one that is there.
 # Weights of 0.2, 0.5 and 1 gave .387, .407 and .396 as correlation with judged pairs of uses
 # (DWUG), none gave .341.
@@ -59,7 +59,7 @@ def previous_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list
 def substitutes(
     elmo: Elmo, tokens: str | Sequence[str], position: int, k: int = 10
 ) -> list[tuple[str, float]]:
-    """The words that are likely at a place in a sentence, given all words around it.
+    """The words that are likely at a position in a sentence, given all words around it.
 
     If the words before and after were independent given the word (Bayes' rule), then
     p(w | before, after) would be p(w | before) p(w | after) / p(w), scaled to a sum of 1. A
@@ -71,7 +71,7 @@ def substitutes(
     Args:
         elmo: a model that has a softmax.
         tokens: the sentence, as tokens or as text.
-        position: the place, from 0; the word that is there is judged like any other.
+        position: of a token, from 0; the word that is there is judged like any other.
         k: how many words.
 
     Returns:
@@ -92,17 +92,17 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """What `substitutes` gives for places of several sentences, computed together."""
-    predictor = PlacePredictor(elmo)
-    check_places(places)
+    """What `substitutes` gives for positions of several sentences, computed together."""
+    predictor = PositionPredictor(elmo)
+    check_positions(places)
     if k < 1:
         raise ConfigError(f"k={k} asks for no word; use 1 or more")
     sentences = [sentence for sentence, _ in places]
     positions = [np.array([position]) for _, position in places]
     words = predictor.model.vocabulary.words
     results: list[list[tuple[str, float]]] = []
-    for start in range(0, len(places), _PLACES):
-        some = slice(start, start + _PLACES)
+    for start in range(0, len(places), _POSITIONS):
+        some = slice(start, start + _POSITIONS)
         found = predictor.likeliest(
             predictor.hidden(sentences[some], positions[some], batch_tokens), k
         )
@@ -114,16 +114,16 @@ def substitutes_at(
     return results
 
 
-def check_places(places: Sequence[tuple[Sentence, int]]) -> None:
+def check_positions(places: Sequence[tuple[Sentence, int]]) -> None:
     """Refuse positions that their sentences do not have."""
     for sentence, position in places:
         if not 0 <= position < len(sentence):
-            known = f"places 0..{len(sentence) - 1}" if len(sentence) else "no place"
+            known = f"positions 0..{len(sentence) - 1}" if len(sentence) else "no token"
             raise ConfigError(f"position={position} but the sentence has {known}; use one of them")
 
 
-class PlacePredictor:
-    """How likely words are at places, given everything around them: see `substitutes`.
+class PositionPredictor:
+    """How likely words are at positions, given everything around them: see `substitutes`.
 
     Args:
         elmo: a model that has a softmax.
@@ -159,14 +159,14 @@ class PlacePredictor:
 
         Args:
             sentences: the text.
-            positions: places in each sentence, (n,), or first and last token of spans, (n, 2); a
+            positions: positions in each sentence, (n,), or first and last token of spans, (n, 2); a
                 sentence without is not computed.
             batch_tokens: token budget of a batch.
-            keep: called with where places are in the result, (n,), and with all layers of their
+            keep: called with where positions are in the result, (n,), and with all layers of their
                 (first) tokens, (layers, n, dim).
 
         Returns:
-            top-layer vectors, (directions, places of all sentences, dim); with the pattern those
+            top-layer vectors, (directions, positions of all sentences, dim); with the pattern those
             after "and" follow, (2 * directions, ...).
         """
         model, dim = self.model, self.model.softmax.weight.shape[1]
@@ -214,7 +214,7 @@ class PlacePredictor:
         return hidden[:n] + np.float32(_PATTERN) * hidden[n:], 1.0 + _PATTERN
 
     def likeliest(self, hidden: Array, k: int, *, rounded: bool = False) -> Likeliest:
-        """The k likeliest words at places, markers and `<UNK>` left out; ties by id.
+        """The k likeliest words at positions, markers and `<UNK>` left out; ties by id.
 
         Args:
             hidden: of `hidden`.
@@ -239,9 +239,9 @@ class PlacePredictor:
         return found
 
     def values(self, hidden: Array, ids: Ids) -> Array:
-        """Log probabilities of chosen words at one place, up to a constant of that place.
+        """Log probabilities of chosen words at one position, up to a constant of that position.
 
-        `hidden` is of one place, (directions, dim); `ids` are words, (n,).
+        `hidden` is of one position, (directions, dim); `ids` are words, (n,).
         """
         # The pattern is for vectors; it makes substitutes worse (GAP 44.2 instead of 45.1).
         plain = hidden[: 1 + self.model.bidirectional]

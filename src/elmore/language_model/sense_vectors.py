@@ -33,7 +33,7 @@ from elmore.embedding.results import layer_weights, unit
 from elmore.embedding.search import largest
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.likely_words import PlacePredictor, check_places
+from elmore.language_model.likely_words import PositionPredictor, check_positions
 from elmore.language_model.predictions import read_sentence
 from elmore.language_model.word_uses import find_uses
 from elmore.options import BATCH_TOKENS, LayerChoice
@@ -61,14 +61,14 @@ Array = NDArray[np.float32]
 # A sentence, and the position of a token in it.
 Place = tuple[Sentence, int]
 # A sentence, and positions in it; first and last token where a position has several.
-Places = tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]
+Positions = tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]
 
-# Words kept for each place. On SemCor (seven nearest uses, leave one out) 64, 100 and 200 words
+# Words kept for each position. On SemCor (seven nearest uses, leave one out) 64, 100 and 200 words
 # gave 68.7, 68.5 and 68.6 per cent; their dense forms gave 67.1 each.
 N_WORDS = 100
-# Places whose words' softmax rows exist at once: 1.6 MB for 100 words of 128 numbers.
-_DENSE_PLACES = 32
-# Places whose weights of all words that occur exist at once.
+# Positions whose words' softmax rows exist at once: 1.6 MB for 100 words of 128 numbers.
+_DENSE_ROWS = 32
+# Positions whose weights of all words that occur exist at once.
 _TABLE_ROWS = 256
 _OPEN, _CLOSE = "[", "]"
 # Endings of English with what may stand in their place; a doubled letter before them may go.
@@ -94,7 +94,7 @@ class Tokenizes(Protocol):
 
 
 class Space(Protocol):
-    """The words that describe places: those of a model, or those that an index stores."""
+    """The words that describe positions: those of a model, or those that an index stores."""
 
     @property
     def words(self) -> Sequence[str]:
@@ -111,7 +111,7 @@ class Space(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SenseVectors:
-    """The sense vectors of n places; those of a sentence have one row per token.
+    """The sense vectors of n positions; those of a sentence have one row per token.
 
     Attributes:
         space: the model or the index that they come from.
@@ -119,8 +119,8 @@ class SenseVectors:
         weights: how much likelier each is here than in general, and how much it is like the word
             that is there, 0 or more, (n, k).
         tokens: of the sentence, if there is one row for each of them.
-        layers: a mix of the layers of each place, if the space was asked for one, (n, dim). For a
-            model without a softmax this is all there is: k is 0.
+        layers: a mix of the layers of each position, if the space was asked for one, (n, dim). For
+            a model without a softmax this is all there is: k is 0.
     """
 
     space: Space
@@ -137,10 +137,10 @@ class SenseVectors:
         return SenseVectors(self.space, self.ids[rows], self.weights[rows], layers=layers)
 
     def __repr__(self) -> str:
-        return f"SenseVectors({len(self)} places, {self.ids.shape[1]} words each)"
+        return f"SenseVectors({len(self)} positions, {self.ids.shape[1]} words each)"
 
     def words(self, row: int, n: int = 10) -> list[tuple[str, float]]:
-        """The n words with the largest weights of one place; words without weight say nothing."""
+        """The n words with the largest weights; words without weight say nothing."""
         weights, names = self.weights[row], self.space.words
         best = np.argsort(-weights, kind="stable")[:n]
         return [(names[self.ids[row, k]], float(weights[k])) for k in best if weights[k] > 0]
@@ -173,7 +173,7 @@ class SenseVectors:
         return result[:, :-1]
 
     def shared(self, row: int, other: int, n: int = 10) -> list[tuple[str, float]]:
-        """Why two places are similar: words of both, with what each adds to the cosine."""
+        """Why two positions are similar: words of both, with what each adds to the cosine."""
         pair = self[[row, other]].folded()
         words = np.unique(pair.ids)
         parts = pair.table(words).prod(axis=0)
@@ -181,7 +181,7 @@ class SenseVectors:
         return [(self.space.words[words[k]], float(parts[k])) for k in best if parts[k] > 0]
 
     def similarity(self, other: SenseVectors | None = None) -> Array:
-        """The cosine of each place with each place of `other` (or of these), (n, m)."""
+        """The cosine of each position with each position of `other` (or of these), (n, m)."""
         if not self.ids.shape[1]:
             return np.asarray(unit(self.dense()) @ unit((other or self).dense()).T)
         mine = self.folded()
@@ -196,13 +196,13 @@ class SenseVectors:
         return result
 
     def dense(self) -> Array:
-        """One short vector per place: the weighted sum of its words' softmax rows, (n, dim)."""
+        """One short vector per position: the weighted sum of its words' softmax rows, (n, dim)."""
         if self.layers is not None and not self.ids.shape[1]:
             return self.layers
         rows = self.space.rows
         result = np.empty((len(self), rows.shape[1]), np.float32)
-        for start in range(0, len(self), _DENSE_PLACES):
-            some = slice(start, start + _DENSE_PLACES)
+        for start in range(0, len(self), _DENSE_ROWS):
+            some = slice(start, start + _DENSE_ROWS)
             result[some] = (self.weights[some, None] @ rows[self.ids[some]])[:, 0]
         return result
 
@@ -236,11 +236,11 @@ class SenseSpace(ABC):
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
 
     @abstractmethod
-    def window(self, places: Sequence[Places], batch_tokens: int) -> SenseVectors:
+    def window(self, places: Sequence[Positions], batch_tokens: int) -> SenseVectors:
         """As `pipe`, but all at once: those of the first sentence come first."""
 
     def pipe(
-        self, places: Iterable[Places], *, batch_tokens: int = BATCH_TOKENS
+        self, places: Iterable[Positions], *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[SenseVectors]:
         """The vectors of a stream of sentences: lazy, in order, in bounded memory.
 
@@ -258,7 +258,7 @@ class SenseSpace(ABC):
 
     def vectors(self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS) -> SenseVectors:
         """The vectors of chosen positions; those of one sentence share its computation."""
-        check_places(places)
+        check_positions(places)
         rows: dict[Sentence, list[int]] = {}
         for row, (sentence, _) in enumerate(places):
             rows.setdefault(sentence, []).append(row)
@@ -299,13 +299,13 @@ class SubstituteSpace(SenseSpace):
     ) -> None:
         for name, value in (("k", k), ("candidates", candidates)):
             if value is not None and value < 1:
-                raise ConfigError(f"{name}={value} words cannot describe a place; use 1 or more")
+                raise ConfigError(f"{name}={value} words cannot describe a position; use 1 or more")
         self.elmo = elmo
         self._rows: Array | None = None
         self._context = isinstance(layers, str) and layers == "context"
         choice = None if self._context else cast(LayerChoice | None, layers)
         self._mix = None if choice is None else layer_weights(choice, elmo.n_layers)
-        self._predictor = PlacePredictor(elmo, candidates, pattern=True)
+        self._predictor = PositionPredictor(elmo, candidates, pattern=True)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
         self.special = self._predictor.model.special
@@ -330,7 +330,7 @@ class SubstituteSpace(SenseSpace):
             self._rows = unit(rows - rows.mean(axis=0))
         return self._rows
 
-    def window(self, places: Sequence[Places], batch_tokens: int) -> SenseVectors:
+    def window(self, places: Sequence[Positions], batch_tokens: int) -> SenseVectors:
         """As `pipe`, but all at once: those of the first sentence come first."""
         sentences, mine = _split(places)
         n = sum(map(len, mine))
@@ -361,7 +361,7 @@ class SubstituteSpace(SenseSpace):
             for first, last in np.broadcast_to(some.T, (2, len(some))).T.tolist()
         ]
         known = np.flatnonzero([word is not None for word in own])
-        for rows in np.array_split(known, len(known) // _DENSE_PLACES + 1):
+        for rows in np.array_split(known, len(known) // _DENSE_ROWS + 1):
             words = np.array([own[row] for row in rows], np.int64)
             likeness = self.rows[found.ids[rows]] @ self.rows[words][:, :, None]
             weights[rows] += np.float32(_LIKENESS) * likeness[:, :, 0]
@@ -373,7 +373,7 @@ class SubstituteSpace(SenseSpace):
         return self.find(token.lower()) if found is None else found
 
     def values(self, place: Place, ids: NDArray[np.int64]) -> Array:
-        """How likely chosen words are at a place: log p(w | context) up to a constant, (n,)."""
+        """How likely chosen words are at a position: log p(w | context) up to a constant, (n,)."""
         sentence, position = place
         hidden = self._predictor.hidden([sentence], [np.array([position])], BATCH_TOKENS)
         return self._predictor.values(hidden[:, 0], ids)
@@ -385,7 +385,7 @@ class SubstituteSpace(SenseSpace):
         return np.asarray(self.rows[ids] @ self.rows[word])
 
     def substitution(self, place: Place, word: int | None, ids: NDArray[np.int64]) -> Array:
-        """How well words could replace a word at a place, (n,).
+        """How well words could replace a word at a position, (n,).
 
         The log probability of a word is averaged with that of all its forms together, because a
         form that does not fit the grammar may still name what fits. The likeness is added.
@@ -421,7 +421,7 @@ class LayerSpace(SenseSpace):
         """None: there are no words."""
         return np.zeros((0, self.dim), np.float32)
 
-    def window(self, places: Sequence[Places], batch_tokens: int) -> SenseVectors:
+    def window(self, places: Sequence[Positions], batch_tokens: int) -> SenseVectors:
         """As `pipe`, but all at once; of positions with several tokens the first counts."""
         sentences, mine = _split(places)
         layers = [np.zeros((0, self.dim), np.float32)]
@@ -436,7 +436,7 @@ class LayerSpace(SenseSpace):
         return SenseVectors(self, nothing, nothing.astype(np.float32), layers=joined)
 
 
-def _split(places: Sequence[Places]) -> tuple[list[Sentence], list[NDArray[np.int64]]]:
+def _split(places: Sequence[Positions]) -> tuple[list[Sentence], list[NDArray[np.int64]]]:
     """The sentences, and the positions in each as an array."""
     return [s for s, _ in places], [np.asarray(mine, np.int64) for _, mine in places]
 
@@ -488,12 +488,12 @@ def make_space(
 
 
 def sense_vectors(elmo: Elmo, places: Sequence[Place], *, k: int = N_WORDS) -> SenseVectors:
-    """The sense vectors of chosen places.
+    """The sense vectors of chosen positions.
 
     Args:
         elmo: a model that has a softmax.
         places: sentences, and the position of a token in each.
-        k: words kept for each place.
+        k: words kept for each position.
     """
     return SubstituteSpace(elmo, k).vectors(places)
 

@@ -103,7 +103,7 @@ def is_word(token: str) -> bool:
 
 
 def draw(word: str, sentence: int, position: int) -> int:
-    """A random number that depends on nothing but a place: flat, and the same in every run."""
+    """A random number that depends on nothing but a position: flat, and the same in every run."""
     key = f"{word} {sentence} {position}".encode("utf-8", "replace")
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
 
@@ -176,7 +176,7 @@ class _Indexer:
         chosen: list[tuple[Sentence, list[Span]]] = []
         words: list[int] = []
         counts: Counter[tuple[int, int]] = Counter()
-        places = []  # of the chosen sentences
+        records = []  # of the chosen sentences
         texts = zip(fields["texts"], fields["lines"], fields["documents"], strict=True)
         for number, (text, line, document) in enumerate(texts, fields["first"]):
             sentence = self.reading.sentence(text)
@@ -192,7 +192,7 @@ class _Indexer:
                     words.append(mine)
             if spans:
                 chosen.append((sentence, spans))
-                places.append((line, document, number))
+                records.append((line, document, number))
         packed = [self._packed(self.space.vectors([]))]  # gives the types if nothing is chosen
         for window in windows(chosen, lambda item: len(item[0])):
             packed.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))
@@ -215,7 +215,7 @@ class _Indexer:
             substitutes=substitutes,
             vectors=vectors,
             words=np.array(words, np.int32),
-            sentences=np.array(places, self._types["sentences"]),
+            sentences=np.array(records, self._types["sentences"]),
             count=np.array(rows, self._types["count"]),
         )
         return {}
@@ -332,13 +332,11 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
     """
     arrays = base.arrays
     sentences, starts = base.sentences_of(slice(None)), base.offsets.tolist()
-    places = np.stack(
-        [arrays["sentences"]["number"][sentences], arrays["uses"]["position"]], axis=1
-    )
+    where = np.stack([arrays["sentences"]["number"][sentences], arrays["uses"]["position"]], axis=1)
     kept = [
         row
         for word, start, end in zip(base.words, starts, starts[1:], strict=False)
-        for row, (number, position) in enumerate(places[start:end].tolist(), start)
+        for row, (number, position) in enumerate(where[start:end].tolist(), start)
         if draw(word, number, position) < limits[word][1]
     ]
     numbers = np.array([limits[word][0] for word in base.words], np.int32)
@@ -368,8 +366,8 @@ def divide(base: IndexFiles, folder: Path, limits: Mapping[str, tuple[int, int]]
 
 def _summed(counts: NDArray[Any]) -> NDArray[Any]:
     """Records (word, document, n) in order, those of a word and document joined."""
-    places, rows = np.unique(counts[["word", "document"]], return_inverse=True)
-    found = np.zeros(len(places), counts.dtype)
-    found["word"], found["document"] = places["word"], places["document"]
+    pairs, rows = np.unique(counts[["word", "document"]], return_inverse=True)
+    found = np.zeros(len(pairs), counts.dtype)
+    found["word"], found["document"] = pairs["word"], pairs["document"]
     np.add.at(found["n"], rows, counts["n"])
     return found
