@@ -70,13 +70,23 @@ class Blocks(Generic[_T]):
         return found
 
 
-def write_blocks(path: Path, blocks: Iterable[bytes]) -> None:
-    """Compress blocks one by one and write them to a file."""
+def write_blocks(path: Path, blocks: Iterable[bytes], *, repeats: bool = True) -> None:
+    """Compress blocks one by one and write them to a file.
+
+    Args:
+        path: the file.
+        blocks: what to compress.
+        repeats: look for repeated strings, as in text. For numbers it takes four times as long and
+            saves nothing.
+    """
+    strategy = zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_RLE
     ends = [0]
     try:
         with path.open("wb") as stream:
             for block in blocks:
-                ends.append(ends[-1] + stream.write(zlib.compress(block)))
+                deflater = zlib.compressobj(strategy=strategy)
+                found = deflater.compress(block) + deflater.flush()
+                ends.append(ends[-1] + stream.write(found))
             stream.write(np.array(ends[1:], "<i8").tobytes())
     except OSError as error:
         raise write_error(error, path) from None

@@ -274,7 +274,7 @@ def write_rest(path: Path, manifest: Mapping[str, Any], *values: Any) -> None:
     for name, value in zip(_JSON, values, strict=True):
         data = msgspec.json.encode(value)
         # Without the time, so that the same index has the same bytes.
-        (path / name).write_bytes(gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+        (path / name).write_bytes(gzip.compress(data, 6, mtime=0) if name.endswith(".gz") else data)
     text = json.dumps({**manifest, "files": file_entries(path, NAMES)}, indent=1)
     with atomic_file(path / MANIFEST, overwrite=True) as stream:
         stream.write(text.encode() + b"\n")

@@ -307,7 +307,7 @@ def join_parts(
     text, substitutes = (folder / name for name in BLOCKS)
     write_blocks(text, map(pack_texts, iter(lambda: list(islice(pieces, BLOCK_SENTENCES)), [])))
     rows = (out["substitutes"][at : at + BLOCK_USES] for at in starts)
-    write_blocks(substitutes, map(pack_pairs, rows))
+    write_blocks(substitutes, map(pack_pairs, rows), repeats=False)
     return [int(n) for n in n_uses]
 
 
