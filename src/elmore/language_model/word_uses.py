@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from elmore.embedding.results import SentenceLayers, cosine, layer_weights
 from elmore.options import LayerChoice
+from elmore.text.patterns import is_word
 from elmore.text.vocabulary import Vocabulary
 
 
@@ -66,7 +67,7 @@ def repeated_words(sentences: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
     first: dict[str, str] = {}
     for tokens in sentences:
         for token in tokens:
-            if any(character.isalnum() for character in token):
+            if is_word(token):
                 counts[token.casefold()] += 1
                 first.setdefault(token.casefold(), token)
     return [(first[word], count) for word, count in counts.most_common() if count > 1]

@@ -363,8 +363,7 @@ class JoinedIndex(Index):
         found = [
             ask(part, rows[numbers == k] - self._starts[k]) for k, part in enumerate(self.parts)
         ]
-        result = np.concatenate(found)
-        return np.asarray(result[np.argsort(order, kind="stable")])
+        return np.asarray(np.concatenate(found)[np.argsort(order, kind="stable")])
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""

@@ -12,6 +12,7 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows
+from elmore.text.patterns import is_word
 from elmore.text.statistics import dispersion, log_dice, log_likelihood
 
 Measure = Literal["log_likelihood", "log_dice"]
@@ -101,7 +102,7 @@ def collocates(
         before = tokens[max(0, use.position - window) : use.position]
         left.update(before)
         near.update([*before, *tokens[end : end + window]])
-    names = [n for n, count in near.items() if count >= min_count and any(map(str.isalnum, n))]
+    names = [n for n, count in near.items() if count >= min_count and is_word(n)]
     if not names:
         raise InputError(
             f"no word is near '{shown(word, 60)}' {min_count} times in {len(rows)} uses; lower "
@@ -109,7 +110,7 @@ def collocates(
         )
     whole, size = index.corpus_counts, int(sum(index.documents.n_words))
     observed = np.array([near[name] for name in names], float)
-    total = float(sum(n for name, n in near.items() if any(map(str.isalnum, name))))
+    total = float(sum(n for name, n in near.items() if is_word(name)))
     # Windows may overlap, so that a word can be near more often than it occurs.
     count = np.maximum([whole.get(name, 0) for name in names], observed)
     likelihood = log_likelihood(observed, count - observed, total, max(size - total, 1.0))

@@ -13,7 +13,7 @@ from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Place, SenseVectors, marked_place, unit
 from elmore.report import Report, Reported, Row
-from elmore.text.patterns import is_expression
+from elmore.text.patterns import is_expression, is_word
 
 if TYPE_CHECKING:
     from elmore.senses.index import Index, Rows, Use
@@ -170,7 +170,8 @@ def find_uses(
         raise ConfigError(f"put one word of '{shown(place, 60)}' in [brackets] to compare its uses")
     query, own = str(place), ""
     if marked:
-        asked = [read_place(index, one) for one in (place, *like, *unlike)]
+        given = (place, *like, *unlike)
+        asked = [marked_place(index, one) if isinstance(one, str) else one for one in given]
         sentence, position = asked[0]
         own, vectors = sentence.tokens[position], index.space.vectors(asked)
         query = " ".join(
@@ -203,7 +204,7 @@ def _side(use: Use, side: Sort) -> list[str] | int:
         return use.row
     before, after = use.tokens[: use.position], use.tokens[use.position + use.width :]
     near = before[::-1] if side == "left" else after
-    return [token.lower() for token in near if any(map(str.isalnum, token))]
+    return [token.lower() for token in near if is_word(token)]
 
 
 def _typical(index: Index, rows: Rows, k: int) -> list[_Found]:
@@ -237,8 +238,3 @@ def _most_similar(
         shared = tuple(name for name, _ in pair.shared(0, 1, 5))
         found.append((int(best[row]), float(scores[row]), shared))
     return found
-
-
-def read_place(index: Index, place: str | Place) -> Place:
-    """A place, which may be given as a sentence with the word in brackets."""
-    return marked_place(index, place) if isinstance(place, str) else place

@@ -36,6 +36,7 @@ from elmore.language_model.sense_vectors import (
     marked_place,
     unit,
 )
+from elmore.text.patterns import is_word
 from elmore.text.tokenizer import Sentence
 
 if TYPE_CHECKING:
@@ -297,9 +298,7 @@ def sense_names(found: SenseVectors, groups: Groups, own: Collection[str]) -> li
         here = groups == group
         np.add.at(sums[group], columns[here], folded.weights[here] / max(1, here.sum()))
     hidden = {
-        k
-        for k, word in enumerate(found.space.words)
-        if word.lower() in own or not any(map(str.isalnum, word))
+        k for k, word in enumerate(found.space.words) if word.lower() in own or not is_word(word)
     }
     hidden |= {int(bases[k]) for k in hidden}
     names = []

@@ -36,7 +36,7 @@ from elmore.senses.files import (
 )
 from elmore.senses.model import space_digest
 from elmore.text.documents import Documents
-from elmore.text.patterns import Phrases
+from elmore.text.patterns import Phrases, is_word
 from elmore.text.segmenter import tokenizer_name
 from elmore.text.tokenizer import Sentence
 
@@ -95,11 +95,6 @@ def write_part(path: Path, text: Sequence[bytes], **arrays: NDArray[Any]) -> Non
     arrays["text"] = np.frombuffer(b"".join(text), np.uint8)
     with atomic_file(path, overwrite=True) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take names for flags
-
-
-def is_word(token: str) -> bool:
-    """Whether it has a letter or digit."""
-    return token[:1].isalnum() or any(map(str.isalnum, token))
 
 
 def draw(word: str, sentence: int, position: int) -> int:

@@ -17,9 +17,9 @@ from elmore.base.messages import shown
 from elmore.embedding.clustering import principal_axes
 from elmore.embedding.results import unit
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+from elmore.language_model.sense_vectors import marked_place
 from elmore.senses.corrections import corrections_file
 from elmore.senses.counting import collocates
-from elmore.senses.find import read_place
 from elmore.senses.index import Index, Rows, Use
 from elmore.serve.bodies import JSON, ServiceError, encode_json, json_response
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
@@ -101,7 +101,7 @@ class IndexRoutes:
     # --------------------------------------------------------------- on the thread
 
     def _find(self, body: IndexFindRequest) -> bytes:
-        place = read_place(self._index, body.text)
+        place = marked_place(self._index, body.text)
         if body.word is None:
             self._rows(place[0].tokens[place[1]], _MAX_SEARCHED, literal=True)
         else:

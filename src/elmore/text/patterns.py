@@ -57,6 +57,11 @@ def expand(pattern: str, words: Collection[str], *, literal: bool = False) -> li
     return [word for word in words if compiled.fullmatch(word)]
 
 
+def is_word(token: str) -> bool:
+    """Whether it has a letter or digit."""
+    return token[:1].isalnum() or any(map(str.isalnum, token))
+
+
 class Phrases:
     """Finds phrases, such as *cell phone*, in sentences."""
 
