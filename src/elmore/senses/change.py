@@ -16,7 +16,7 @@ from elmore.report import Report, Reported, Row, Value
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Rows, Use
 from elmore.text.statistics import ROUNDING, corrected_p, divergence, pairwise_shift
-from elmore.text.stop_words import FUNCTION_WORDS
+from elmore.text.stop_words import FUNCTION_WORDS as FUNCTION_WORDS
 
 Shares = NDArray[np.float64]
 # What words can be ranked by.

@@ -14,7 +14,7 @@ documents.json      what is known about the documents
 vocabulary.json.gz  the words that can be substitutes
 manifest.json       settings, sizes and digests of all of them
 
-In .blocks, many uses or sentences are compressed together (see `base.blocks`).
+In .blocks, many uses or sentences are compressed together (see `formats.containers.blocks`).
 
 A folder may come from elsewhere or be damaged. So only regular files with these names are read, up
 to the size that the manifest states; types, shapes and numbers are checked before they are used;
@@ -36,12 +36,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.base.blocks import Blocks
 from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat, ListedFiles, check_size, file_entries
 from elmore.base.messages import shown
-from elmore.base.packing import pair_type, unpack_pairs, unpack_texts
 from elmore.errors import FormatError
+from elmore.formats.containers.blocks import Blocks
+from elmore.formats.containers.packing import pair_type, unpack_pairs, unpack_texts
 from elmore.text.documents import Documents
 
 Rows = NDArray[np.int64]

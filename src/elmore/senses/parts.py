@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.base.blocks import reserved_array, write_blocks
-from elmore.base.packing import pack_pairs, pack_texts, pair_type
 from elmore.base.pool import Worker
 from elmore.bulk.job import Job, ShardEmbedder
 from elmore.embedding.stream import windows
+from elmore.formats.containers.blocks import reserved_array, write_blocks
+from elmore.formats.containers.packing import pack_pairs, pack_texts, pair_type
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.options import LayerChoice
 from elmore.senses.files import (

@@ -18,13 +18,13 @@ from elmore.embedding.clustering import principal_axes
 from elmore.embedding.results import unit
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.language_model.sense_vectors import marked_place
+from elmore.senses.change import FUNCTION_WORDS
 from elmore.senses.corrections import corrections_file
 from elmore.senses.counting import collocates
 from elmore.senses.index import Index, Rows, Use
 from elmore.serve.bodies import JSON, ServiceError, encode_json, json_response
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
 from elmore.serve.settings import Settings
-from elmore.text.stop_words import FUNCTION_WORDS
 
 # Words that the page offers; all others can be asked for.
 _MAX_WORDS = 2000

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from elmore.base.packing import pack_pairs, pack_texts, pair_type, unpack_pairs, unpack_texts
+from elmore.formats.containers.packing import (
+    pack_pairs,
+    pack_texts,
+    pair_type,
+    unpack_pairs,
+    unpack_texts,
+)
 
 
 def test_pairs_come_back_by_row_and_number() -> None:

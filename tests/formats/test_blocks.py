@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import pytest
 
-from elmore.base.blocks import Blocks, write_blocks
 from elmore.errors import FormatError
+from elmore.formats.containers.blocks import Blocks, write_blocks
 
 ITEMS = ["first", "second", "third" * 1000]
 WHAT = "block {} is not what it should be"
@@ -38,7 +38,7 @@ def test_each_block_is_read_alone(path: Path) -> None:
 
 
 def test_a_block_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmore.base.blocks._MAX_BYTES", 1000)
+    monkeypatch.setattr("elmore.formats.containers.blocks._MAX_BYTES", 1000)
     blocks = Blocks(path, 3, 2, decode, refuse)
     assert blocks.read(0) == ITEMS[:2]
     with pytest.raises(FormatError, match=WHAT.format(1)):
