@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,17 @@ def test_senses_with_words_of_their_own_are_found(sizes: tuple[int, ...]) -> Non
     assert all(
         {*name} <= {f"w{k}" for k in range(10 * g, 10 * g + 10)} for g, name in enumerate(names)
     )
+
+
+def test_contexts_divide_uses_with_the_same_words() -> None:
+    found = senses_of(60)
+    truth = np.random.default_rng(1).permutation(np.repeat([0, 1], 30))
+    context = clouds(30, 30)[np.argsort(np.argsort(truth, kind="stable"), kind="stable")]
+    divided = divide(dataclasses.replace(found, context=context), 2).argmax(axis=1)
+    assert rand_index(truth, divided) == 1
+    assert rand_index(truth, divide(found, 2).argmax(axis=1)) < 0.5
+    # Without a number they are one sense: their words do not tell them apart.
+    assert divide(dataclasses.replace(found, context=context)).shape[1] == 1
 
 
 def test_uses_that_are_alike_are_one_sense() -> None:

@@ -86,28 +86,35 @@ def test_a_place_does_not_depend_on_the_others(lm: Elmo) -> None:
 
 
 def test_the_context_is_what_both_directions_know_before_they_read_the_word(lm: Elmo) -> None:
-    context = (
-        SubstituteSpace(lm, layers="context").vectors([(SENTENCE, k) for k in range(6)]).layers
-    )
+    context = SubstituteSpace(lm).vectors([(SENTENCE, k) for k in range(6)]).context
+    assert context is not None
     top = lm.layers([SENTENCE.tokens], tokenized=True)[0].values[-1]
     half = lm.dim // 2
     np.testing.assert_allclose(context[1:, :half], top[:-1, :half], atol=1e-6)
     np.testing.assert_allclose(context[:-1, half:], top[1:, half:], atol=1e-6)
     other = Sentence((*SENTENCE.tokens[:3], "xyzzy", *SENTENCE.tokens[4:]))
-    found = SubstituteSpace(lm, layers="context").vectors([(other, 3)]).layers
+    found = SubstituteSpace(lm).vectors([(other, 3)]).context
+    assert found is not None
     np.testing.assert_allclose(found[0], context[3], atol=1e-6)
 
 
-def test_similarity_is_the_cosine_over_all_words(lm: Elmo) -> None:
+def test_similarity_is_the_cosine_over_all_words_and_contexts(lm: Elmo) -> None:
     found = sense_vectors(lm, [(SENTENCE, k) for k in range(6)], k=7)
     table = np.zeros((6, len(WORDS)))
     np.put_along_axis(table, found.ids, np.sqrt(found.weights), axis=1)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
-    np.testing.assert_allclose(found.similarity(), table @ table.T, atol=1e-6)
-    np.testing.assert_allclose(found[:2].similarity(found[2:]), table[:2] @ table[2:].T, atol=1e-6)
-    # What two places share adds up to their cosine.
-    shared = dict(found.shared(0, 1, n=100))
-    assert sum(shared.values()) == pytest.approx(float(table[0] @ table[1]), abs=1e-6)
+    context = found.context
+    assert context is not None
+    context = context / np.linalg.norm(context, axis=1, keepdims=True)
+    words, expected = table @ table.T, 0.8 * table @ table.T + 0.2 * context @ context.T
+    np.testing.assert_allclose(found.similarity(), expected, atol=1e-6)
+    np.testing.assert_allclose(found[:2].similarity(found[2:]), expected[:2, 2:], atol=1e-6)
+    alone = dataclasses.replace(found, context=None)
+    np.testing.assert_allclose(alone.similarity(), words, atol=1e-6)
+    # What two positions share adds up to the part of the words.
+    for one, part in ((found, 0.8), (alone, 1)):
+        shared = dict(one.shared(0, 1, n=100))
+        assert sum(shared.values()) == pytest.approx(part * float(words[0, 1]), abs=1e-6)
     assert set(shared) <= {word for word, _ in found.words(0, 100)}
 
 

@@ -89,7 +89,8 @@ class UsageGraph:
             word = read_word(folder, path.name)
             found = self._space.vectors(word.places)
             # What `Elmo.senses` keeps is best for pairs; groups want more words.
-            few = SenseVectors(self._space, found.ids[:, :N_WORDS], found.weights[:, :N_WORDS])
+            ids, weights = found.ids[:, :N_WORDS], found.weights[:, :N_WORDS]
+            few = SenseVectors(self._space, ids, weights, context=found.context)
             cosines = few.similarity()[word.pairs[:, 0], word.pairs[:, 1]].astype(np.float64)
             similar, judged = [*similar, cosines], [*judged, word.judged]
             vectors, late = unit(found.dense()), word.late

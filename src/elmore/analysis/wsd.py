@@ -334,7 +334,7 @@ class _Scorer:
                     spans.append((one.start, one.end - 1))
                 rows[lemma].append(mine)
         texts = {False: known, True: asked}
-        space = SubstituteSpace(elmo, layers="context")
+        space = SubstituteSpace(elmo)
         stream = space.pipe(
             (Sentence(tuple(texts[test][number])), spans)
             for (test, number), spans in places.items()
@@ -352,7 +352,7 @@ class _Scorer:
                 np.stack([part.weights[row] for part, row in mine]),
             ).folded()
             table = vectors.table(np.unique(vectors.ids))
-            states = np.stack([part.layers[row] for part, row in mine if part.layers is not None])
+            states = np.stack([part.context[row] for part, row in mine if part.context is not None])
             return table, states, len(rows[lemma][0])
 
         def alone(lemma: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

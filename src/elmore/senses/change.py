@@ -354,8 +354,11 @@ class JoinedIndex(Index):
         """Sparse vectors of uses."""
         ids = self._from_each(rows, lambda part, mine: part.substitutes(mine).ids)
         weights = self._from_each(rows, lambda part, mine: part.substitutes(mine).weights)
-        layers = None if ids.shape[1] else self.vectors(rows)
-        return SenseVectors(self.parts[0].substitutes(rows[:0]).space, ids, weights, layers=layers)
+        none = self.parts[0].substitutes(rows[:0])
+        if none.context is None:
+            return SenseVectors(none.space, ids, weights, layers=self.vectors(rows))
+        context = self._from_each(rows, lambda part, mine: part.substitutes(mine).context)
+        return SenseVectors(none.space, ids, weights, context=context)
 
     def _from_each(self, rows: Rows, ask: Any) -> NDArray[Any]:
         numbers = self.source_of(rows)

@@ -85,6 +85,7 @@ class _Model(msgspec.Struct):
     sha256: str
     dim: _Width
     k: _Width
+    context: _Width
     layers_dim: _Width
     softmax: bool
     layers: str | int | list[float] | None
@@ -115,7 +116,7 @@ def array_types(manifest: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
     model = manifest["model"]
     use: list[Any] = [("sentence", "<i4"), ("position", "<i4")]
     if model["k"]:
-        use += [("weights_scale", "<f4")]
+        use += [("weights_scale", "<f4"), ("context", "|u1", (-(-model["context"] // 4),))]
     if model["layers_dim"]:
         use += [("layers", "|i1", (model["layers_dim"],)), ("layers_scale", "<f4")]
     if manifest["settings"]["tags"]:

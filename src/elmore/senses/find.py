@@ -173,7 +173,7 @@ def find_uses(
         given = (place, *like, *unlike)
         asked = [marked_place(index, one) if isinstance(one, str) else one for one in given]
         sentence, position = asked[0]
-        own, vectors = sentence.tokens[position], index.space.vectors(asked)
+        own, vectors = sentence.tokens[position], index.sense_vectors(asked)
         query = " ".join(
             [*sentence.tokens[:position], f"[{own}]", *sentence.tokens[position + 1 :]]
         )

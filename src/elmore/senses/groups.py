@@ -77,7 +77,7 @@ class WordSenses(Reported):
 
     def assign(self, places: Sequence[Place]) -> list[tuple[int, float]]:
         """The number of the most similar sense of uses in new text, and the mean similarity."""
-        found = self.index.space.vectors(places)
+        found = self.index.sense_vectors(places)
         middle = [self.index.substitutes(one.rows[:_MIDDLE]) for one in self.senses]
         cosines = np.stack([found.similarity(some).mean(axis=1) for some in middle], axis=1)
         return [(int(row.argmax()) + 1, float(row.max())) for row in cosines]
@@ -228,7 +228,7 @@ def find_senses(
     found = index.substitutes(rows)
     if like:
         places = [[marked_place(index, text) for text in some] for some in like.values()]
-        memberships = like_examples(found, [index.space.vectors(some) for some in places])
+        memberships = like_examples(found, [index.sense_vectors(some) for some in places])
     else:
         memberships = divide(found, n_senses, seed)
         if max_senses is not None and memberships.shape[1] > max_senses:

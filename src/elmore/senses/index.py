@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,8 @@ from elmore.base.messages import shown
 from elmore.elmo import Elmo
 from elmore.embedding.load import ModelPath
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import Array, SenseSpace, SenseVectors
+from elmore.formats.containers.packing import pack_two_bits, unpack_two_bits
+from elmore.language_model.sense_vectors import Array, Place, SenseSpace, SenseVectors
 from elmore.senses.files import TAGS, IndexFiles
 from elmore.senses.files import Rows as Rows
 from elmore.senses.find import find_uses
@@ -236,6 +238,14 @@ class Index:
         """What computes sense vectors of new text: the model that the index was made with."""
         return self._model.space
 
+    def sense_vectors(self, places: Sequence[Place]) -> SenseVectors:
+        """The sense vectors of new text, rounded as those of the index."""
+        found = self.space.vectors(places)
+        if found.context is None:
+            return found
+        context = unpack_two_bits(pack_two_bits(found.context), found.context.shape[1])
+        return dataclasses.replace(found, context=context)
+
     def tokenize(self, text: str) -> Sentence:
         """Split a sentence into tokens, as the text of the index was split."""
         return self._model.split(text)
@@ -311,8 +321,10 @@ class Index:
         ids = found["ids"].astype(np.int32)
         if ids.max(initial=-1) >= len(self._model.words):
             self._files.refuse("a use has a substitute that is not in the vocabulary")
-        scale = self._scale(self._files.arrays["uses"][rows], "weights")
-        return SenseVectors(self._model, ids, found["weights"] * scale[:, None])
+        uses = self._files.arrays["uses"][rows]
+        weights = found["weights"] * self._scale(uses, "weights")[:, None]
+        context = unpack_two_bits(uses["context"], self.manifest["model"]["context"])
+        return SenseVectors(self._model, ids, weights, context=context)
 
     def _scaled(self, found: NDArray[Any], name: str) -> Array:
         """Small integers of records times their scale, (n, width)."""

@@ -23,7 +23,7 @@ from elmore.base.pool import Worker
 from elmore.bulk.job import Job, ShardEmbedder
 from elmore.embedding.stream import windows
 from elmore.formats.containers.blocks import reserved_array, write_blocks
-from elmore.formats.containers.packing import pack_pairs, pack_texts, pair_type
+from elmore.formats.containers.packing import pack_pairs, pack_texts, pack_two_bits, pair_type
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.options import LayerChoice
 from elmore.senses.files import (
@@ -130,8 +130,10 @@ class _Indexer:
         self.reading = job.reading(job.tokenizer or self.elmo.tokenize)
         asked = job.tokenizer or self.elmo.engine.compute.tokenizer
         tokenizer = self.elmo.checkpoint.tokenizer if asked is None else tokenizer_name(asked)
+        context = self.space.vectors([]).context
         model = {
             "sha256": space_digest(self.space),
+            "context": 0 if context is None else context.shape[1],
             "dim": self.space.dim,
             "k": self.space.k,
             "softmax": self.space.k > 0,
@@ -224,6 +226,8 @@ class _Indexer:
         if self.space.k:
             substitutes["ids"] = found.ids
             substitutes["weights"], uses["weights_scale"] = _rounded(found.weights, 255)
+            if found.context is not None:
+                uses["context"] = pack_two_bits(found.context)
             if found.layers is not None:
                 uses["layers"], uses["layers_scale"] = _rounded(found.layers, 127)
         return uses, substitutes, vectors
