@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,6 +223,17 @@ class SenseVectors:
         return result
 
 
+def join_vectors(parts: Sequence[SenseVectors]) -> SenseVectors:
+    """The positions of all parts, of which there is one or more, in the space of the first."""
+    names = ("ids", "weights", "layers", "context")
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in names
+        if getattr(parts[0], name) is not None
+    }
+    return dataclasses.replace(parts[0], tokens=None, **arrays)
+
+
 class SenseSpace(ABC):
     """Gives the vectors of positions in sentences: see `SubstituteSpace` and `LayerSpace`.
 
@@ -281,15 +292,7 @@ class SenseSpace(ABC):
         asked = [(sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items()]
         parts = [self.window([], batch_tokens), *self.pipe(asked, batch_tokens=batch_tokens)]
         order = np.argsort([row for mine in rows.values() for row in mine], kind="stable")
-        layers = [part.layers for part in parts if part.layers is not None]
-        context = [part.context for part in parts if part.context is not None]
-        return SenseVectors(
-            self,
-            np.concatenate([part.ids for part in parts])[order],
-            np.concatenate([part.weights for part in parts])[order],
-            layers=np.concatenate(layers)[order] if layers else None,
-            context=np.concatenate(context)[order] if context else None,
-        )
+        return join_vectors(parts)[order]
 
 
 class SubstituteSpace(SenseSpace):

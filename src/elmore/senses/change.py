@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import Array, SenseVectors, unit
+from elmore.language_model.sense_vectors import Array, SenseVectors, join_vectors, unit
 from elmore.report import Report, Reported, Row, Value
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Rows, Use
@@ -19,6 +19,7 @@ from elmore.text.statistics import ROUNDING, corrected_p, divergence, pairwise_s
 from elmore.text.stop_words import FUNCTION_WORDS as FUNCTION_WORDS
 
 Shares = NDArray[np.float64]
+T = TypeVar("T")
 # What words can be ranked by.
 SORTS = ("pairwise", "prototype", "divergence")
 
@@ -348,25 +349,22 @@ class JoinedIndex(Index):
 
     def vectors(self, rows: Rows) -> Array:
         """Dense vectors of uses."""
-        return self._from_each(rows, lambda part, mine: part.vectors(mine))
+        found, back = self._from_each(rows, lambda part, mine: part.vectors(mine))
+        return np.concatenate(found)[back]
 
     def substitutes(self, rows: Rows) -> SenseVectors:
         """Sparse vectors of uses."""
-        ids = self._from_each(rows, lambda part, mine: part.substitutes(mine).ids)
-        weights = self._from_each(rows, lambda part, mine: part.substitutes(mine).weights)
-        none = self.parts[0].substitutes(rows[:0])
-        if none.context is None:
-            return SenseVectors(none.space, ids, weights, layers=self.vectors(rows))
-        context = self._from_each(rows, lambda part, mine: part.substitutes(mine).context)
-        return SenseVectors(none.space, ids, weights, context=context)
+        found, back = self._from_each(rows, lambda part, mine: part.substitutes(mine))
+        return join_vectors(found)[back]
 
-    def _from_each(self, rows: Rows, ask: Any) -> NDArray[Any]:
+    def _from_each(
+        self, rows: Rows, ask: Callable[[Index, Rows], T]
+    ) -> tuple[list[T], NDArray[np.int64]]:
+        """What each index says of its uses, and where each of `rows` is in that."""
         numbers = self.source_of(rows)
-        order = np.argsort(numbers, kind="stable")
-        found = [
-            ask(part, rows[numbers == k] - self._starts[k]) for k, part in enumerate(self.parts)
-        ]
-        return np.asarray(np.concatenate(found)[np.argsort(order, kind="stable")])
+        parts = enumerate(self.parts)
+        found = [ask(part, rows[numbers == k] - self._starts[k]) for k, part in parts]
+        return found, np.argsort(np.argsort(numbers, kind="stable"), kind="stable")
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""
