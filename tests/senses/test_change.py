@@ -121,7 +121,7 @@ def test_results_show_well_and_bad_calls_say_what_to_do(folder: Path, lm: Elmo) 
     lm.save(folder / "model")
     (folder / "x.txt").write_text("the bank", "utf-8")
     other = build_index([folder / "x.txt"], folder / "x", model=folder / "model", words=["bank"])
-    with pytest.raises(ConfigError, match="made with precision=float16 and precision=float32"):
+    with pytest.raises(ConfigError, match="made with precision=int8 and precision=float32"):
         compare(old, other)
 
 

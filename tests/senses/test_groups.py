@@ -181,11 +181,3 @@ def test_senses_by_examples(index: Index) -> None:
     water, loan = index.senses("bank", like=like).senses
     assert (water.name[0], loan.name[0]) == ("water", "loan")
     assert (len(water.rows), len(loan.rows)) == (19, 18)
-
-
-def test_a_word_without_uses_is_one_line(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Indexes of earlier versions can have such words."""
-    monkeypatch.setattr(index, "rows", lambda _: np.arange(0))
-    with pytest.raises(InputError, match="the index has no use of 'bank'; make it again"):
-        index.senses("bank")
-    assert len(index.find("the [bank]", word="bank")) == 0

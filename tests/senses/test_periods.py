@@ -128,6 +128,10 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
     assert sum(len(one.rows) for one in found.senses) == 80
     for number, one in enumerate(found.senses):
         assert (found.groups[np.isin(index.rows("bank"), one.rows)] == number).all()
+    # Senses that are given by examples have names of their own.
+    like = {"water": ["We sat on the [bank] of the stream ."], "money": ["A [bank] lends money ."]}
+    named = index.senses("bank", like=like)
+    assert {one.name[0] for one in named.senses} == {"water", "money"}
     path = corrections_file(index)
     assert len(json.loads(path.read_bytes())["bank"]["steps"]) == 3
     with pytest.raises(ConfigError, match="'bank' has no sense 5; use 1 to 2"):
@@ -147,6 +151,18 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
     assert [one.name for one in index.senses("bank", n_senses=2).senses] == [
         one.name for one in plain.senses
     ]
+
+
+def test_a_word_without_a_use_in_the_chosen_documents(folder: Path) -> None:
+    (folder / "one.txt").write_text("The gate fell .\n", "utf-8")
+    (folder / "two.txt").write_text("The wall fell .\n", "utf-8")
+    (folder / "few.tsv").write_text("file\tgenre\none\tletter\ntwo\tnovel\n", "utf-8")
+    files = [folder / "one.txt", folder / "two.txt"]
+    index = build_index(files, folder / "few", min_count=1, metadata=folder / "few.tsv")
+    part = index.where("genre=novel")
+    for ask in (part.find, part.senses):
+        with pytest.raises(InputError, match="no use of 'gate' in few .*; choose other documents"):
+            ask("gate")
 
 
 @pytest.mark.parametrize(

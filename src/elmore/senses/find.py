@@ -10,7 +10,7 @@ import numpy as np
 
 from elmore.base.messages import printable, shown
 from elmore.embedding.search import largest
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Place, SenseVectors, marked_place, unit
 from elmore.report import Report, Reported, Row
 from elmore.text.patterns import is_expression, is_word
@@ -159,6 +159,9 @@ def find_uses(
             concordance is sorted before its first `k` uses are taken.
         by: a field of the documents, to list the uses in groups.
         period: join so many years in a group.
+
+    Raises:
+        InputError: the index has no such word, or no use of it in the chosen documents.
     """
     if k < 1:
         raise ConfigError(f"k={k} asks for no use; use 1 or more")
@@ -195,7 +198,14 @@ def find_uses(
         if sort in ("left", "right", "text"):
             mine.sort(key=lambda hit: _side(hit.use, sort))
         hits, n_uses = hits + mine[:k], n_uses + len(rows)
+    if not n_uses:
+        raise no_use(index, own or query)
     return Concordance(query, tuple(hits), n_uses, index.name)
+
+
+def no_use(index: Index, word: str) -> InputError:
+    """What to say of a word or pattern without a use in the chosen documents."""
+    return InputError(f"no use of '{shown(word, 60)}' in {index.name}; choose other documents")
 
 
 def _side(use: Use, side: Sort) -> list[str] | int:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from elmore.base.messages import printable, shown
+from elmore.base.messages import printable
 from elmore.embedding.clustering import Groups
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Array, Place, marked_place, unit
 from elmore.report import PICTURES, TABLES, Report, Reported, Row
-from elmore.senses.find import Hit
+from elmore.senses.find import Hit, no_use
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.induction import divide, like_examples, sense_names
 from elmore.text.tokenizer import Sentence
@@ -221,10 +221,8 @@ def find_senses(
         raise ConfigError(f"max_senses={max_senses}; use 1 or more")
     rows = index.rows(word)
     label = word if isinstance(word, str) else ", ".join(word)
-    if not len(rows):  # in an index of an earlier version
-        raise InputError(
-            f"the index has no use of '{shown(label, 60)}'; make it again with a larger --max-uses"
-        )
+    if not len(rows):
+        raise no_use(index, label)
     found = index.substitutes(rows)
     if like:
         places = [[marked_place(index, text) for text in some] for some in like.values()]

@@ -378,15 +378,16 @@ class Index:
 
         Args:
             word: see `rows`.
-            corrected: apply the corrections by hand (see `senses.corrections`), if all documents
-                are asked.
+            corrected: apply the corrections by hand (see `senses.corrections`) to the senses that
+                elmore finds by itself in all documents.
             options: such as `n_senses`, `like` and `seed`.
         """
         from elmore.senses import corrections
         from elmore.senses.groups import find_senses
 
         found = find_senses(self, word, **options)
-        return corrections.corrected(found) if corrected and self.whole is self else found
+        own = self.whole is self and not options.get("like")
+        return corrections.corrected(found) if corrected and own else found
 
     def _matching(self, pattern: str, literal: bool) -> Rows | None:
         """The uses that a word or pattern stands for; None if no word of the index is meant."""
