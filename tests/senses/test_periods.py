@@ -161,7 +161,7 @@ def test_a_word_without_a_use_in_the_chosen_documents(folder: Path) -> None:
     index = build_index(files, folder / "few", min_count=1, metadata=folder / "few.tsv")
     part = index.where("genre=novel")
     for ask in (part.find, part.senses):
-        with pytest.raises(InputError, match="no use of 'gate' in few .*; choose other documents"):
+        with pytest.raises(InputError, match=r"no use of 'gate' in few .*; choose other documents"):
             ask("gate")
 
 
