@@ -65,6 +65,8 @@ def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) ->
     for name in ("a.svg", "a.html", "a.json"):
         found.save(folder / name, overwrite=True)
     assert (folder / "a.html").read_text("utf-8").count('<div class="bar">') >= 8
+    with pytest.raises(ConfigError, match=r"'uses' is no index; pass `Index.open\(path\)`"):
+        compare("uses", "uses")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="1 group of documents"):
         compare(*index.groups("date", 1000).values())
     with pytest.raises(ConfigError, match="period=0 joins no years; use 1 or more"):
@@ -151,6 +153,13 @@ def test_senses_are_corrected_by_hand(index: Index) -> None:
     assert [one.name for one in index.senses("bank", n_senses=2).senses] == [
         one.name for one in plain.senses
     ]
+
+
+def test_a_file_has_one_line_of_metadata(folder: Path) -> None:
+    table = folder / "twice.tsv"
+    table.write_text("file\tgenre\n1850\tletter\n1860\tletter\n1850\tnovel\n", "utf-8")
+    with pytest.raises(InputError, match=r"twice.tsv.*4.*a second line for '1850'; keep one"):
+        build_index([folder / "1850.txt"], folder / "none", words="bank", metadata=table)
 
 
 def test_a_word_without_a_use_in_the_chosen_documents(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, SenseVectors, join_vectors, unit
 from elmore.report import Report, Reported, Row, Value
@@ -219,6 +220,9 @@ def compare(
         raise ConfigError(f"{len(corpora)} group of documents; a comparison needs 2 or more")
     if sort not in SORTS:
         raise ConfigError(f"sort={sort!r}; use one of {', '.join(SORTS)}")
+    for one in corpora:
+        if not isinstance(one, Index):
+            raise ConfigError(f"{shown(repr(one), 60)} is no index; pass `Index.open(path)`")
     old, new = corpora[0], corpora[-1]
     for other in corpora[1:]:
         if difference := _difference(old.manifest, other.manifest):

@@ -190,6 +190,9 @@ def read_metadata(path: Path) -> dict[str, dict[str, str]]:
         if len(row) != len(header):
             problem = f"{len(row)} columns, expected {len(header)}"
             raise InputError(problem, file=shown(path, 120), line=number)
+        if row[0] in found:
+            problem = f"a second line for '{shown(row[0], 60)}'; keep one"
+            raise InputError(problem, file=shown(path, 120), line=number)
         found[row[0]] = dict(zip(header[1:], map(str.strip, row[1:]), strict=True))
     return found
 
