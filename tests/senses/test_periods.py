@@ -65,7 +65,7 @@ def test_shares_over_time_are_those_of_the_senses(index: Index, folder: Path) ->
     for name in ("a.svg", "a.html", "a.json"):
         found.save(folder / name, overwrite=True)
     assert (folder / "a.html").read_text("utf-8").count('<div class="bar">') >= 8
-    with pytest.raises(ConfigError, match=r"'uses' is no index; pass `Index.open\(path\)`"):
+    with pytest.raises(ConfigError, match=r"'uses' is not an index; use `Index.open\(path\)`"):
         compare("uses", "uses")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="1 group of documents"):
         compare(*index.groups("date", 1000).values())
@@ -170,7 +170,9 @@ def test_a_word_without_a_use_in_the_chosen_documents(folder: Path) -> None:
     index = build_index(files, folder / "few", min_count=1, metadata=folder / "few.tsv")
     part = index.where("genre=novel")
     for ask in (part.find, part.senses):
-        with pytest.raises(InputError, match=r"no use of 'gate' in few .*; choose other documents"):
+        with pytest.raises(
+            InputError, match=r"no use of 'gate' in few .*; choose documents with uses"
+        ):
             ask("gate")
 
 

@@ -222,7 +222,7 @@ def compare(
         raise ConfigError(f"sort={sort!r}; use one of {', '.join(SORTS)}")
     for one in corpora:
         if not isinstance(one, Index):
-            raise ConfigError(f"{shown(repr(one), 60)} is no index; pass `Index.open(path)`")
+            raise ConfigError(f"{shown(repr(one), 60)} is not an index; use `Index.open(path)`")
     old, new = corpora[0], corpora[-1]
     for other in corpora[1:]:
         if difference := _difference(old.manifest, other.manifest):

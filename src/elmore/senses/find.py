@@ -205,7 +205,8 @@ def find_uses(
 
 def no_use(index: Index, word: str) -> InputError:
     """What to say of a word or pattern without a use in the chosen documents."""
-    return InputError(f"no use of '{shown(word, 60)}' in {index.name}; choose other documents")
+    other = "a word" if index.whole is index else "documents"
+    return InputError(f"no use of '{shown(word, 60)}' in {index.name}; choose {other} with uses")
 
 
 def _side(use: Use, side: Sort) -> list[str] | int:
